@@ -213,7 +213,7 @@ class DataloaderStall(Rule):
             ],
             fix=Fix(
                 (plan.advice if wait.helps or plan.multiprocess else plan.advice_without_workers(wait.expected))
-                + _by_item(facts, lines),
+                + _by_item(facts, lines, function, int(durations_ns.sum())),
                 edits=plan.edits if wait.helps else [],
             ),
             shares_cause_with=["DL006"] if plan.keeps_up and _restarted(facts) else None,
@@ -335,15 +335,24 @@ def _slow_place(line: SiteCost | None, function: SiteCost | None, loading_ns: in
     return f" {percent(function.cost_ns / loading_ns)} of the loading is in {function.location.function}."
 
 
-def _by_item(facts: Facts, lines: list[SiteCost]) -> str:
-    """What to do if most of the loading is conversions of single items that can be made once for all of them."""
-    total_ns = sum(line.cost_ns for line in lines)
+def _by_item(facts: Facts, lines: list[SiteCost], function: SiteCost | None, loading_ns: int) -> str:
+    """What to do if most of the loading is conversions of single items that can be made once for all of them, or the
+    Python code of one function.
+    """
     called = [name_of(facts, _longest(facts, line)) for line in lines]
     for names, advice in _ONCE.items():
         spent_ns = sum(line.cost_ns for line, name in zip(lines, called, strict=True) if name.startswith(names))
-        if total_ns and spent_ns >= 0.5 * total_ns:
+        if lines and spent_ns >= 0.5 * loading_ns:
             return f" {advice}"
-    return ""
+    if function is None or function.location is None or not facts.call_sites.lines_recorded:
+        return ""
+    calls_ns = sum(line.cost_ns for line in lines_inside(facts, function.rows.astype(np.int64)))
+    if function.cost_ns - calls_ns < 0.5 * loading_ns:
+        return ""
+    return (
+        f" Most of it is the Python code of {function.location.function} itself, not what it calls: vectorize its "
+        "loops, or keep its result for each item, if it is the same in each epoch."
+    )
 
 
 def _longest(facts: Facts, site: SiteCost) -> int:

@@ -145,12 +145,15 @@ def _fix(facts: Facts, evidence: list[Evidence]) -> Fix:
             "buffer.append(torch.tensor(state))  # once for each state, not in each batch\n"
             "states = torch.stack(batch)         # of NumPy arrays: torch.from_numpy(np.stack(batch))",
         )
-    return Fix(
-        "Do this work once, vectorize it, or move it into the loader workers."
-        if facts.trains
-        else "Do this work once, vectorize it, or do it ahead in another thread or process.",
-        MODULES if evidence and WALKS_MODULES in evidence[0].what else None,
-    )
+    ways = ["Vectorize its loops", "keep what does not change from step to step"]
+    if not facts.trains:
+        ways.append("do it ahead in another thread or process")
+    elif len(facts.host.rows_of(DATA_LOADING)):
+        ways.append("move it into the loader workers")
+    text = f"{', '.join(ways[:-1])}, or {ways[-1]}."
+    if facts.trains:
+        text += " A metric or a value for the log is enough every N steps."
+    return Fix(text, MODULES if evidence and WALKS_MODULES in evidence[0].what else None)
 
 
 class _Held(Struct, frozen=True):

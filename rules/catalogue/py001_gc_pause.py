@@ -108,6 +108,7 @@ class GcPause(Rule):
         pauses = [RemoveHost(area_of(facts, rows))]
         typical = traced_ns >= TYPICAL_SHARE * bounds_ns[1] * facts.steps.count  # else the longest ones are elsewhere
         return self.finding(
+            title=_title(facts),
             why=(
                 f"The garbage collector takes {ms(mean_ns)} of each {ms(mean_step_ns(ledger))} step on average. The "
                 f"run has {collections.count:,} collections{full}; the worst step spends "
@@ -132,6 +133,7 @@ class GcPause(Rule):
         steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.host_step_of(facts.slices.start[rows]), cost)))
         where = f" in {steps} of {facts.steps.count} steps" if facts.has_step_marks else ""
         return self.finding(
+            title=_title(facts),
             why=(
                 f"The garbage collector pauses the main thread for {ms(mean)} of {each_step(facts)} on average: "
                 f"{counted(len(rows), 'pause')} of up to {ms(float(cost.max()) if len(cost) else 0)}{where}."
@@ -140,7 +142,7 @@ class GcPause(Rule):
                 facts, (0.8 * mean, mean, mean), [RemoveHost(area_of(facts, rows))], "Assumes the pauses are gone."
             ),
             evidence=site_evidence(facts, sites),
-            fix=_FIX,
+            fix=_fix(facts, None),
         )
 
     def _guessed(self, facts: Facts) -> Priced:
@@ -176,14 +178,22 @@ def _mean_ns(ledger: Ledger) -> float:
     return float(ledger.gc_ns[steps].mean()) if len(steps) else 0.0
 
 
-def _fix(facts: Facts, collections: Collections) -> Fix:
-    if facts.regions.named(lambda name: name.startswith("<built-in function collect>"), PYTHON).any():
+def _calls_collector(facts: Facts) -> bool:
+    return bool(facts.regions.named(lambda name: name.startswith("<built-in function collect>"), PYTHON).any())
+
+
+def _title(facts: Facts) -> str | None:
+    return "Call gc.collect() less often, or not at all" if _calls_collector(facts) else None
+
+
+def _fix(facts: Facts, collections: Collections | None) -> Fix:
+    if _calls_collector(facts):
         return Fix(
-            "The script calls gc.collect() itself. Move the call out of the step, or make it every few hundred steps.",
+            "The script calls gc.collect() itself. Remove the call, or make it every few hundred steps.",
             edits=[CallEvery("gc.collect", 500, ""), Call("gc.freeze")],
             code="if step % 500 == 0:\n    gc.collect()",
         )
-    if collections.frozen:
+    if collections is not None and collections.frozen:
         return Fix(
             f"{collections.frozen:,} objects are already frozen. Also disable automatic collection, and collect every "
             "few hundred steps on all ranks.",

@@ -81,6 +81,13 @@ class TestSlowLineOfADataSet:
         _, [finding] = cpu_answer("DL001", self.step(sleep_us=3_500))
         assert finding.why.endswith(" 88% of the loading is in augment.")
 
+    def test_a_function_whose_own_code_takes_most(self) -> None:
+        """What is converted in it takes little."""
+        step = self.step(50, "<built-in method tensor of type object at 0x7f>")
+        _, [finding] = cpu_answer("DL001", step, traceopt=self.lines(of_call=13))
+        assert "the Python code of augment itself" in finding.fix.text
+        assert "item by item" not in finding.fix.text
+
     def test_time_that_is_spread(self) -> None:
         """No call in augment() takes most of it."""
         _, [finding] = cpu_answer("DL001", self.step(sleep_us=1_000), traceopt=self.lines(of_call=13))

@@ -241,6 +241,18 @@ class TestPythonBound:
         assert [places(finding) for finding in findings] == [{"watch.py:7"}] * computes
         assert [saving_of(finding).high_us for finding in findings] == [pytest.approx(12 * 500, rel=0.02)] * computes
 
+    @pytest.mark.parametrize("loads", [True, False])
+    def test_workers_are_named_where_a_loader_is(self, loads: bool) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.annotation("Optimizer.step#SGD.step", t + 9_500, 400)
+            yield build.python("masks.py(9): build_mask", t + 1_000, 3_000)
+            yield build.op("aten::mm", t + 4_000, 5_000)
+            if loads:
+                yield build.python("torch/utils/data/dataloader.py(720): __next__", t, 100)
+
+        finding, _, _ = the("LB006", step)
+        assert ("loader workers" in finding.fix.text) is loads
+
     def test_the_engine_is_no_python(self) -> None:
         def step(t: float, _: int) -> Events:
             yield build.op("aten::mm", t, 1_000)

@@ -7,6 +7,9 @@ import re
 from support.planted import PlantedFault
 from support.recorded_facts import finding, generated, reason
 
+from traceopt.rules.catalogue.py001_gc_pause import GcPause
+from traceopt.testing import A100, Machine, answer
+
 
 class TestPlanted(PlantedFault):
     code = "PY001"
@@ -43,6 +46,21 @@ class TestCollector:
             float(number.replace(",", "")) for number in re.findall(r"([\d.,]+) ms (?:of each|step)", why)[:2]
         )
         assert taken <= step
+
+    def test_a_script_that_collects_itself_is_not_told_to_disable_collection(self) -> None:
+        """gc.disable() would not stop it."""
+        machine = Machine(A100)
+        for _ in range(4):
+            with machine.step(), machine.python("finetune.py(61): main"):
+                for _ in range(8):
+                    machine.launch(500)
+                machine.synchronize()
+                with machine.python("<built-in function collect>"):
+                    machine.idle(40_000)
+        _, [found] = answer(GcPause, machine)
+        assert found.title == "Call gc.collect() less often, or not at all"
+        assert "calls gc.collect() itself" in found.fix.text
+        assert "disable" not in found.fix.text
 
     def test_objects_that_are_already_frozen(self) -> None:
         gc = {"collections": 9, "us": 1e5, "full_collections": 9, "full_us": 1e5, "frozen_objects": 1_000_000}
