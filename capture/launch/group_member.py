@@ -28,11 +28,11 @@ class GroupMember:
         if self._process is None:
             return True
         try:
-            self._process.wait(DELIVERY_S)
+            reached = self._process.wait(DELIVERY_S) == -number
         except subprocess.TimeoutExpired:
-            if not _has_pending_signal(self._process.pid):
+            reached = _is_pending(self._process.pid, number)
+            if not reached:
                 return False
-        reached = self._process.wait() == -number
         self.leave()
         self._process = self._start()
         return reached
@@ -51,10 +51,11 @@ class GroupMember:
             return None
 
 
-def _has_pending_signal(pid: int) -> bool:
-    """Whether a process that has not run yet will receive a signal, on a busy machine. Only Linux tells."""
+def _is_pending(pid: int, number: int) -> bool:
+    """Whether a process that has not run yet, or is stopped, will receive the signal. Only Linux tells."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return False
-    return any(line.startswith(("SigPnd:", "ShdPnd:")) and int(line.split()[1], 16) for line in lines)
+    pending = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd:", "ShdPnd:"))]
+    return any(signals >> (number - 1) & 1 for signals in pending)

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -79,8 +80,12 @@ def run_command(
     try:
         child = subprocess.Popen(command, env=environment)  # noqa: S603 - the user's own command
         group = GroupMember()
+        arrived: deque[int] = deque()  # a handler only notes its signal, because another one may interrupt it
 
-        def forward(number: int, _: FrameType | None) -> None:
+        def note(number: int, _: FrameType | None) -> None:
+            arrived.append(number)
+
+        def react(number: int) -> None:
             if number in handled:
                 handled[number]()
             elif not group.received(number) and child.poll() is None:
@@ -89,7 +94,7 @@ def run_command(
         for name in FORWARDED:
             number = getattr(signal, name, None)
             if number is not None and (number in handled or not _is_ignored(number)):
-                before = signal.signal(number, forward)  # only now, because a child inherits what is ignored
+                before = signal.signal(number, note)  # only now, because a child inherits what is ignored
                 restored.setdefault(number, before)
         try:
             while True:
@@ -97,6 +102,8 @@ def run_command(
                     return child.wait(POLL_S)
                 except subprocess.TimeoutExpired:
                     poll()
+                while arrived:
+                    react(arrived.popleft())
         finally:
             group.leave()
     except OSError as error:
