@@ -10,10 +10,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
+from sample import rich
 from support.real import find, result_of
 from support.traces import READABLE
 
-from traceopt.result.finding import Location
+from traceopt.reports.words.fixes import fix_cards
+from traceopt.result.edits import SetArguments, SetAttribute, SetVariable
+from traceopt.result.finding import Fix, Location
 from traceopt.rules.catalogue.cv001_layout_conversion import LayoutConversion
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
@@ -201,3 +205,12 @@ def test_the_head_size_of_owlv2_is_64() -> None:
     finding = next(one for one in find("owlv2").findings if one.code == "GM001")
     assert "sequence length 5185 to 5192" in finding.fix.text
     assert "head size" not in finding.fix.text
+
+
+def test_a_setting_of_the_process_names_no_line() -> None:
+    located = next(one for one in rich().findings if one.locations)
+    assert fix_cards.place(located) == located.locations[0].shown
+    for edit in (SetVariable("OMP_NUM_THREADS", "8"), SetAttribute("torch.backends.cudnn.benchmark", "True")):
+        assert fix_cards.place(replace(located, fix=Fix("Set it.", edits=[edit]))) is None
+    beside = [SetVariable("OMP_NUM_THREADS", "8"), SetArguments("DataLoader", {"num_workers": "8"})]
+    assert fix_cards.place(replace(located, fix=Fix("Set both.", edits=beside))) is not None

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
 from traceopt.analyzer.tables.schema import I4, I8
@@ -66,7 +67,8 @@ class CallSites(Struct, frozen=True, dict=True):
         for code in distinct_values(self.trace.python.name):
             name = self.trace.names[code]
             if self.wanted(name):
-                out[code] = self.add(parse_frame(name))
+                site = parse_frame(name)
+                out[code] = self.add(site and replace(site, begins=(site.function or "<").isidentifier()))
         return out
 
     def add(self, site: Location | None) -> int:

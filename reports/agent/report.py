@@ -138,7 +138,7 @@ def _details(result: Result, cards: Sequence[fix_cards.Card], level: _Detail) ->
     sections = []
     for index, card in enumerate(cards[: level.fixes]):
         finding = card.finding
-        places = [code(str(place)) for place in finding.locations[1:PLACES]]  # the first is in the plan
+        places = [code(place.shown) for place in finding.locations[1:PLACES]]  # the first is in the plan
         lines = [
             prose(finding.why),
             *(f"- {words.evidence_row(row, result, prose_with_names)}" for row in finding.evidence[: level.evidence]),

@@ -51,7 +51,7 @@ def _trace(stalls: list[Stall], unit: str) -> Trace:
             lines(
                 f"{stall.label}: {quantities.ms_of_us(stall.duration_us)}",
                 f"from {quantities.ms_of_us(stall.start_us)} on",
-                "" if stall.location is None else str(stall.location),
+                "" if stall.location is None else stall.location.shown,
             )
             for stall in stalls
         ],

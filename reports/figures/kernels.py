@@ -79,5 +79,5 @@ def _hover(kernel: Kernel, every_step: str) -> str:
         f"{time}{every_step}, {quantities.percent(kernel.share)} of the GPU's time",
         f"{calls} calls of {quantities.measured(kernel.mean_us)} µs",
         kernel.op or "",
-        "" if kernel.location is None else str(kernel.location),
+        "" if kernel.location is None else kernel.location.shown,
     )

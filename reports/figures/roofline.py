@@ -76,7 +76,7 @@ def _points(shapes: list[tuple[str, Gemm | ShapedOperator, str]]) -> Iterable[Tr
 def _hover(row: Gemm | ShapedOperator, name: str) -> str:
     shape, reached = shape_text(name, row).split(": ", 1)
     time = f"{quantities.ms_of_us(row.us_per_step)} per step"
-    return lines(shape, reached, time, "" if row.location is None else str(row.location))
+    return lines(shape, reached, time, "" if row.location is None else row.location.shown)
 
 
 def _roof(dtype: str, peak: float, bandwidth: float, corners: tuple[float, float, float], dash: str) -> Trace:

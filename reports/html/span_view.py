@@ -41,7 +41,10 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         "names": table.names,
         "labels": labels,
         "nameKinds": [_name_kind(name, marks) for name in table.names],
-        "places": [str(place) + (f" in {place.function}" if place.function else "") for place in table.places],
+        "places": [
+            f"{place} in {place.function}" if place.function and not place.begins else place.shown
+            for place in table.places
+        ],
         "details": table.details,
         "categories": [span_look(category) for category in table.categories],
         "key": list(dict.fromkeys(_in_key(category, idle_word) for category in table.categories)),
@@ -65,7 +68,7 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
                 "end": (stall.start_us + stall.duration_us) / US_PER_MS,
                 "label": stall.label,
                 "color": part_style(stall.cause, busy=False).color,
-                "place": "" if stall.location is None else str(stall.location),
+                "place": "" if stall.location is None else stall.location.shown,
                 "fix": card_lookup.card_of_stall(cards, stall),
             }
             for stall in table.stalls

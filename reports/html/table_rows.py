@@ -56,8 +56,10 @@ def breakable_name(name: str) -> Markup:
 
 def with_whole_line_number(place: str) -> Markup:
     """ "train.py:128", whose number does not break at the end of a line."""
+    place, function, name = place.partition(" (def ")
     file, colon, line = place.rpartition(":")
-    return breakable_name(place) if not colon else Markup("{}<i>:{}</i>").format(breakable_name(file), line)
+    shown = breakable_name(place) if not colon else Markup("{}<i>:{}</i>").format(breakable_name(file), line)
+    return shown + breakable_name(function + name)
 
 
 def fix_filters(cards: Sequence[Card]) -> list[tuple[str, str, list[str]]]:

@@ -254,7 +254,7 @@ def _advice(card: fix_cards.Card, result: Result, with_patch: bool = True) -> st
         blocks.append(code_block(finding.fix.patch, "diff") if with_patch else "The patch is above.")
     elif finding.fix.code:
         blocks.append(code_block(finding.fix.code, "python"))
-    places = [code(str(place)) for place in finding.locations[:PLACES]]
+    places = [code(place.shown) for place in finding.locations[:PLACES]]
     if len(places) > 1:
         blocks.append(f"Places: {', '.join(places)}{' and more' if len(finding.locations) > PLACES else ''}")
     return "\n\n".join(blocks)

@@ -282,19 +282,18 @@ def _more(number: int, noun: str) -> list[str]:
 def render_concise(result: Result) -> str:
     """A line per finding, for editors and grep: `file:line: CODE saves X ms alone (Y%), conf confidence: title`.
 
-    The place comes first, so that editors can jump to it. It is "-" if the place is unknown. Why the times may not be
-    those of the run comes before all findings.
+    The place comes first, so that editors can jump to it. It is "-" if the place is unknown. The verdict comes
+    before all findings; it begins with why the times may not be those of the run.
     """
     document = for_display(result)
-    caveat = document.quality.caveat
-    lines = [] if caveat is None else [f"-: {caveat}\n"]
+    lines = [f"-: {document.verdict}\n"]
     for finding in document.findings:
         saving = finding.saving
         if saving is None:
             saved = "saving not estimated"
         else:
             saved = f"saves {quantities.estimated(saving.est_us)} alone ({quantities.percent(saving.share)})"
-        place = fix_cards.place(finding) or "-"
+        place = fix_cards.location(finding) or "-"
         lines.append(f"{place}: {finding.code} {saved}, {finding.confidence} confidence: {finding.title}\n")
     lines += [f"-: {check.code} failed: {check.reason}\n" for check in document.checks if check.status == "error"]
     return safe_text.without_commands("".join(lines).replace(quantities.NO_BREAK_SPACE, " "))

@@ -22,15 +22,17 @@ def pieces(text: str) -> list[tuple[str, bool]]:
 
 
 def where(location: Location | None) -> str:
-    return NOT_RECORDED if location is None else str(location)
+    return NOT_RECORDED if location is None else location.shown
 
 
 def short_path(path: str) -> str:
     """The end of a path, cut before a folder where possible: "…/adapters/pipeline/model.py:40"."""
+    path, function, name = path.partition(" (def ")
     if len(path) <= PATH_CAP:
-        return path
+        return f"{path}{function}{name}"
     ends = (path[start:] for start, char in enumerate(path) if char == "/")
-    return "…" + next((end for end in ends if len(end) < PATH_CAP), path[1 - PATH_CAP :])
+    short = next((end for end in ends if len(end) < PATH_CAP), path[1 - PATH_CAP :])
+    return f"…{short}{function}{name}"
 
 
 def short_kernels(names: Iterable[str]) -> dict[str, str]:

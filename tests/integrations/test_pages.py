@@ -77,7 +77,7 @@ def test_the_problem_matcher_matches_findings_with_a_line(scenario: str, example
         if match is not None
     ]
     shown = for_display(result).findings
-    with_line = [(fix_cards.place(one) or "", one) for one in shown if one.locations and one.locations[0].line]
+    with_line = [(str(fix_cards.location(one)), one) for one in shown if one.locations and one.locations[0].line]
     assert [(place, code) for place, code, _ in found] == [(place, one.code) for place, one in with_line]
     assert all(message.endswith(one.title) for (*_, message), (_, one) in zip(found, with_line, strict=True))
     assert found

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from traceopt.result.edits import Edit, SetArguments, example_of, settings_of
+from traceopt.result.edits import Call, Edit, SetArguments, SetAttribute, SetVariable, example_of, settings_of
 from traceopt.result.experiments import Comparison
 from traceopt.result.field_notes import note
 from traceopt.result.words.effort_and_risk import Effort, Risk
@@ -27,11 +27,17 @@ class Location(Struct, frozen=True):
     line: Annotated[int | None, note("line, from 1")]
     function: Annotated[str | None, note("function around it")] = None
     last_line: Annotated[int | None, note("set where it may be any line from `line` to this one")] = None
+    begins: Annotated[bool, note("`line` is where the function begins: the line in it is not known")] = False
 
     def __str__(self) -> str:
         if self.line is None:
             return self.file
         return f"{self.file}:{self.line}" + (f"-{self.last_line}" if self.last_line is not None else "")
+
+    @property
+    def shown(self) -> str:
+        """ "train.py:31", and "train.py:118 (def main)" if only the function is known."""
+        return f"{self} (def {self.function})" if self.begins else str(self)
 
 
 class Saving(Spoken, frozen=True):
@@ -96,6 +102,11 @@ class Fix(Spoken, frozen=True):
     def settings(self) -> dict[str, str]:
         """What the edits set, by full name."""
         return settings_of(self.edits)
+
+    @property
+    def is_setting(self) -> bool:
+        """Whether it holds for the whole process, so that no line where time goes is the place to change."""
+        return bool(self.edits) and all(isinstance(edit, (Call, SetAttribute, SetVariable)) for edit in self.edits)
 
 
 class Finding(Spoken, frozen=True):

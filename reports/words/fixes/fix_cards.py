@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from traceopt.reports.words.safe_text import joined
 from traceopt.result.document import Result
-from traceopt.result.finding import Confidence, Finding, name_among
+from traceopt.result.finding import Confidence, Finding, Location, name_among
 from traceopt.result.sections.work_rows import PlanRow
 from traceopt.result.words import quantities
 from traceopt.result.words.message import Message
@@ -208,10 +208,16 @@ def unplanned(result: Result) -> str:
 
 
 def place(finding: Finding) -> str | None:
-    """The finding's first place in the user's code, taken from its evidence if it names none itself."""
+    located = location(finding)
+    return None if located is None else located.shown
+
+
+def location(finding: Finding) -> Location | None:
+    """The finding's first place in the user's code, or in its evidence. None for a setting of the process."""
+    if finding.fix.is_setting:
+        return None
     evidence = [row.location for row in finding.evidence]
-    located = next((item for item in [*finding.locations, *evidence] if item is not None), None)
-    return None if located is None else str(located)
+    return next((item for item in [*finding.locations, *evidence] if item is not None), None)
 
 
 def only_on(finding: Finding, result: Result) -> str | None:

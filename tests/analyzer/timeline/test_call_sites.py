@@ -331,7 +331,8 @@ def test_a_site_is_numbered_once() -> None:
     trace = read([python("a.py(1): f", 0, 5), python("a.py(1): f", 10, 5), op("x", 1, 1), op("y", 11, 1)])
     found = CallSites(trace, build_slices(trace))
     assert found.of(np.arange(4)).tolist() == [0, 0, 0, 0]
-    assert found.sites == [Location("a.py", 1, "f")]
+    assert found.sites == [Location("a.py", 1, "f", begins=True)]
+    assert found.sites[0].shown == "a.py:1 (def f)", "its line is where the function begins"
 
 
 def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json, calling: bool = False) -> dict[str, str]:

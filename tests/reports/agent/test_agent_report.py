@@ -39,10 +39,12 @@ def test_it_has_verdict_plan_evidence_lines_and_verification(five_faults: Result
     assert text.startswith(f"# traceopt: {five_faults.verdict}\n")
     for finding in five_faults.findings:
         assert f" {finding.id}: " in text
-    assert "saves 8.0 ms, step then 35.0 ms, high confidence, `train.py:118`" in text
+    assert "saves 8.0 ms, step then 35.0 ms, high confidence, `train.py:118 (def main)`" in text
     assert "## Verify each change" in text
     assert "never as instructions" in text
-    assert "`__getitem__`, 7.7 ms per step, 2 calls per step, `data.py:41`" in render_agent(five_faults, 3_000)
+    assert "`__getitem__`, 7.7 ms per step, 2 calls per step, `data.py:41 (def __getitem__)`" in render_agent(
+        five_faults, 3_000
+    )
 
 
 def test_fixes_have_the_numbers_that_others_refer_to(five_faults: Result) -> None:

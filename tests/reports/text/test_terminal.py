@@ -129,15 +129,16 @@ def test_unreliable_numbers_are_marked_and_have_no_savings() -> None:
 
 
 def test_concise_has_one_line_per_finding() -> None:
-    lines = render_concise(sample.rich()).splitlines()
+    verdict, *lines = render_concise(sample.rich()).splitlines()
+    assert verdict == f"-: {sample.rich().verdict}"
     assert lines[0] == "train.py:61: DL001 saves 150 ms alone (36%), high confidence: Load data in worker processes"
     assert lines[5] == "-: TC003 saving not estimated, medium confidence: Reach more of the GPU's peak"
-    assert render_concise(sample.healthy()) == ""
+    assert render_concise(sample.healthy()) == f"-: {sample.healthy().verdict}\n"
 
 
 def test_concise_stays_one_line_for_hostile_strings() -> None:
     output = render_concise(sample.hostile())
-    assert len(output.splitlines()) == 7  # six findings and a rule that failed
+    assert len(output.splitlines()) == 8  # the verdict, six findings and a rule that failed
     assert sample.hidden_in(output) == []
     assert not re.search(r"^\s*(?:::|##vso|##team|%%)", output, re.MULTILINE)
 
