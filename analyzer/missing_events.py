@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.tables.schema import I4
 from traceopt.analyzer.tables.trace import Trace
@@ -39,11 +40,11 @@ def arrow_ends(trace: Trace, links: LaunchLinks) -> int:
     """How many ends of arrows are not in the file, at least. The profiler numbers the arrows from forward to backward
     operators from 1, and draws one from each launch to each of its work.
     """
-    numbers = np.unique(trace.flows.id[trace.flows.id > 0])
+    numbers = distinct_values(trace.flows.id[trace.flows.id > 0])
     if not len(numbers) and not trace.meta.arrow_ends:
         return 0  # of a writer that draws none
     launches = links.launch[links.launch >= 0]
-    ends = len(launches) + len(np.unique(launches))
+    ends = len(launches) + len(distinct_values(launches))
     between_operators = 2 * (int(numbers[-1]) - len(numbers)) if len(numbers) else 0
     return between_operators + max(0, ends - trace.meta.arrow_ends)
 

@@ -33,11 +33,13 @@ def choices(rows: int) -> dict[str, tuple[Way, Way]]:
     lists = [[numbers.random() * 1e6 for _ in range(rows)] for _ in range(4)]
     blocks = [(float(numbers.randrange(1024)), 1.0, 1.0) for _ in range(rows)]
     codes = np.random.default_rng(1).integers(0, 5_000, rows).astype(np.int32)
+    times = np.sort(np.random.default_rng(1).integers(0, 1 << 40, rows))
     return {
         "floats: lists of floats to an array": (lambda: floats(lists), lambda: np.array(lists)),
         "triples: float triples to an array": (lambda: triples(blocks), lambda: np.array(blocks)),
         "numbered: codes and their inverse": (lambda: numbered(codes), lambda: np.unique(codes, return_inverse=True)),
         "distinct_values: codes that occur": (lambda: distinct_values(codes), lambda: np.unique(codes)),
+        "distinct_values: times": (lambda: distinct_values(times), lambda: np.unique(times)),
     }
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
@@ -91,4 +92,4 @@ def _entries(regions: Regions, pieces: I8) -> I8:
     own = (before >= 0) & (slices.thread[found] == slices.thread[pieces]) if len(lookups) else np.zeros(0, bool)
     wrappers = np.flatnonzero(regions.named(torch_compile.is_compiled_entry, ANNOTATION, OP))
     inside = np.isin(slices.parent[wrappers], pieces)
-    return np.unique(np.concatenate((found[own], wrappers[inside]))).astype(np.int64)
+    return distinct_values(np.concatenate((found[own], wrappers[inside]))).astype(np.int64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.analyzer.arrays.columns import Columns
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.attribution.idle import Gaps
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import PYTHON, Slices
@@ -60,8 +61,8 @@ def find_untraced_python(slices: Slices, gaps: Gaps, names: list[str]) -> Untrac
 def _compute(slices: Slices, gaps: Gaps, frames: I8) -> Mask:
     """Which frames are of functions that are silent in most of their calls, with several calls per step."""
     python = np.bincount(slices.name[slices.kind == PYTHON], minlength=int(slices.name.max(initial=0)) + 1)
-    silent = np.bincount(slices.name[np.unique(frames)], minlength=len(python))
-    often = silent >= SEVERAL * len(np.unique(gaps.step))
+    silent = np.bincount(slices.name[distinct_values(frames)], minlength=len(python))
+    often = silent >= SEVERAL * len(distinct_values(gaps.step))
     found: Mask = (often & (silent >= MOST * python))[slices.name[frames]]
     return found
 

@@ -90,7 +90,7 @@ def find_dense_gradients(regions: Regions, steps: Steps) -> DenseGradients:
     return DenseGradients(
         lookups[mine],
         node[mine],
-        np.unique(accumulations[accumulations >= 0]).astype(np.int64),
+        distinct_values(accumulations[accumulations >= 0]).astype(np.int64),
         tuple(sorted(kept, key=prod, reverse=True)),
         max(total[table] / owned[table] / table[0] for table in kept),
         sum(prod(table) * count for table, count in owned.items()) / max(1, elements),

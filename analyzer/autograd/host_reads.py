@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.autograd.nodes import ForwardOperators, is_heavy
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_sites import CallSites
@@ -28,7 +29,7 @@ def operators_for_host_reads(regions: Regions, steps: Steps, sites: CallSites, o
     reads = regions.named(READS.__contains__, OP)[outer]
     acts = regions.named(_has_effects, OP)[outer] | regions.named(DECISIONS.__contains__, OP)[outer]
     site = np.where(sites.at_known_lines(outer), sites.of(outer), -1)
-    other = np.unique(site[runs_layer | acts | (operators.has_node & ~reads)])
+    other = distinct_values(site[runs_layer | acts | (operators.has_node & ~reads)])
     only_read = (site >= 0) & np.isin(site, site[reads]) & ~np.isin(site, other)
     elsewhere = regions.updates[outer] | (slices.ancestor(outer, regions.data_code) >= 0)
     inside = steps.host_window.contains(slices.start[outer]) & ~elsewhere

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.autograd.nodes import ForwardOperators, is_heavy
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
@@ -58,7 +59,7 @@ def calls_without_backward(regions: Regions, steps: Steps) -> I8:
     is_op = slices.kind == OP
     sequence = np.full(len(slices), -1, np.int64)
     sequence[is_op] = ops.sequence[slices.row[is_op]]
-    used = np.unique(sequence[regions.backward & (sequence >= 0)])
+    used = distinct_values(sequence[regions.backward & (sequence >= 0)])
     forward = (sequence >= 0) & ~regions.backward
     heavy = np.flatnonzero(regions.named(is_heavy, OP) & (slices.thread == steps.thread))
     heavy = heavy[steps.host_window.contains(slices.start[heavy])]
@@ -74,4 +75,6 @@ def calls_without_backward(regions: Regions, steps: Steps) -> I8:
 def _calls_around(regions: Regions, heavy: npt.NDArray[np.integer], trains: npt.NDArray[np.bool_]) -> I8:
     """The outermost slices around some operators in which nothing trains."""
     free = regions.slices.mask(regions.slices.outermost(~regions.slices.encloses(trains | regions.optimizer)))
-    return np.unique(regions.slices.ancestor(heavy, free)).astype(np.int64) if len(heavy) else heavy.astype(np.int64)
+    return (
+        distinct_values(regions.slices.ancestor(heavy, free)).astype(np.int64) if len(heavy) else heavy.astype(np.int64)
+    )

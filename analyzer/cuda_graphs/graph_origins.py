@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.cuda_graphs.captures import Capture, find_captures
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.schema import I4, I8, Mask
@@ -90,9 +91,9 @@ def _executions(trace: Trace, links: LaunchLinks, replayed: Mask) -> Iterator[I8
     rows = rows[np.lexsort((work.start[rows], links.launch[rows]))]
     for execution in np.split(rows, np.flatnonzero(np.diff(links.launch[rows])) + 1):  # a step has few replays
         nodes = work.graph_node[execution]
-        if (nodes > 0).all() and len(np.unique(nodes)) == len(nodes):
+        if (nodes > 0).all() and len(distinct_values(nodes)) == len(nodes):
             yield execution[np.argsort(nodes, kind="stable")]
-        elif len(np.unique(work.queue[execution])) == 1:
+        elif len(distinct_values(work.queue[execution])) == 1:
             yield execution
 
 
@@ -125,7 +126,7 @@ def _annotations(trace: Trace, replayed: Mask) -> tuple[I4, tuple[str, ...]]:
     work = trace.gpu
     noted = np.where(work.annotation >= 0, work.annotation, work.annotation_name)
     noted = np.where(replayed, noted, -1).astype(np.int32)
-    codes = np.unique(noted[noted >= 0])
+    codes = distinct_values(noted[noted >= 0])
     texts = [_text(trace.texts[code]) for code in codes.tolist()]
     out = np.full(len(noted), -1, np.int32)
     out[noted >= 0] = np.searchsorted(codes, noted[noted >= 0])

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
 from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, cleared_by_network, find_cleared_nodes
 from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
@@ -224,7 +225,7 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
         others = slices.mask(forward[~mine & (forward >= 0)]) | self.regions.engine
         alone = slices.mask(slices.outermost(~slices.encloses(others)))
         calls = slices.ancestor(forward[mine & (forward >= 0)], alone)
-        return np.unique(calls[calls >= 0]).astype(np.int64)
+        return distinct_values(calls[calls >= 0]).astype(np.int64)
 
     def _in_window(self, wanted: Mask) -> I8:
         rows = np.flatnonzero(wanted)

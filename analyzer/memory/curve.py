@@ -62,7 +62,7 @@ class DeviceMemory(Struct, frozen=True):
             order = np.lexsort((self.allocated[inside], bucket))
             first = np.flatnonzero(np.diff(bucket[order], prepend=-1))
             last = np.append(first[1:] - 1, len(order) - 1)
-            inside = np.unique(inside[order[np.concatenate((first, last))]])
+            inside = distinct_values(inside[order[np.concatenate((first, last))]])
         earlier = np.flatnonzero(self.time < start)
         held = earlier[self.time[earlier].argmax() :][:1] if len(earlier) else earlier
         rows = np.concatenate((held, inside))
@@ -91,7 +91,7 @@ def peak_by_gpu(table: MemoryTable) -> dict[int, int]:
     """The highest allocated bytes of each GPU with recorded totals."""
     rows = _samples_of(table, gpu=True)
     devices = table.device[rows]
-    return {device: int(table.allocated[rows[devices == device]].max()) for device in np.unique(devices).tolist()}
+    return {device: int(table.allocated[rows[devices == device]].max()) for device in distinct_values(devices).tolist()}
 
 
 def _samples_of(table: MemoryTable, gpu: bool) -> npt.NDArray[np.intp]:

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.run_log.run_settings import Captured
 from traceopt.analyzer.tables.json_values import listed
@@ -59,7 +60,7 @@ def state_multiple(optimizer: str | None) -> float | None:
 
 
 def _optimizer_class(trace: Trace) -> str | None:
-    names = (trace.names[code] for code in np.unique(trace.annotations.name))
+    names = (trace.names[code] for code in distinct_values(trace.annotations.name))
     return next((match[1] for name in names if (match := _OPTIMIZER.match(name))), None)
 
 

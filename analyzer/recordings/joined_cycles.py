@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.recordings.operator_alignment import Calls, align, count_same
@@ -97,7 +98,7 @@ def can_replace(detail: Trace, timing: Trace) -> bool:
         codes = [marks.name[marks.within(steps.thread, *border)] for border in borders]
         if not codes:
             return False
-        operators.append({trace.names[code] for code in np.unique(np.concatenate(codes)).tolist()})
+        operators.append({trace.names[code] for code in distinct_values(np.concatenate(codes)).tolist()})
         durations.append(median(steps.end - steps.start))
     left, right = operators
     return len(left & right) >= _ALIKE * len(left | right) > 0 and durations[1] <= _SLOWER * durations[0]

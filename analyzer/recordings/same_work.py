@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import CodeArray, group_rows
+from traceopt.analyzer.arrays.grouping import CodeArray, distinct_values, group_rows
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.launches import launch_rows
 from traceopt.analyzer.tables.schema import I4, I8, Mask, OpTable
@@ -92,7 +92,7 @@ class _Launched(Struct, frozen=True):
     def _place(self, rows: I8, time: I8) -> I8:
         """The first launch on each operator's thread that is not before a time."""
         out = np.zeros(len(rows), np.int64)
-        for thread in np.unique(self.ops.thread[rows]).tolist():
+        for thread in distinct_values(self.ops.thread[rows]).tolist():
             first, last = np.searchsorted(self.thread, [thread, thread + 1])
             mine = self.ops.thread[rows] == thread
             out[mine] = first + np.searchsorted(self.start[first:last], time[mine])

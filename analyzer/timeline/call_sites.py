@@ -298,7 +298,7 @@ class CallSites(Struct, frozen=True, dict=True):
         """
         calls = self.slices.ancestor(self.forward_of(rows), self.code_frames)
         calls = calls[calls >= 0]
-        return len(calls) / max(1, len(np.unique(calls)))
+        return len(calls) / max(1, len(distinct_values(calls)))
 
     def forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
         """The slice of the forward operator for slices of backward work; -1: none. Shape (len(rows),)."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, subtract, union
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
@@ -92,7 +93,7 @@ class Host(Struct, frozen=True, dict=True):
         slices = self.slices
         start, end, thread, parent = (of[rows] for of in (slices.start, slices.end, slices.thread, slices.parent))
         until: I8 = end.copy()
-        for one in np.unique(thread).tolist():
+        for one in distinct_values(thread).tolist():
             mine, events = thread == one, slices.start[slices.of_thread(one)]
             following = np.append(events, np.iinfo(np.int64).max)[np.searchsorted(events, end[mine])]
             until[mine] = np.where(parent[mine] >= 0, np.minimum(slices.end[parent[mine]], following), end[mine])

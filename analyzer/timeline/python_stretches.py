@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.columns import Columns
-from traceopt.analyzer.arrays.grouping import group_rows, numbered
+from traceopt.analyzer.arrays.grouping import distinct_values, group_rows, numbered
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import Slices
@@ -83,7 +83,7 @@ def python_stretches(slices: Slices, thread: int, area: Intervals, steps: Steps)
     """What a thread runs in an area, cut at the edges of steps; times at which it runs nothing are left out."""
     mine = slices.of_thread(thread)
     moments = np.concatenate((slices.start[mine], slices.end[mine], steps.host_start, steps.host_end))
-    cuts = np.unique(np.concatenate((area.start, area.end, moments[area.contains(moments)])))
+    cuts = distinct_values(np.concatenate((area.start, area.end, moments[area.contains(moments)])))
     start, end = cuts[:-1], cuts[1:]
     rows = slices.at(thread, start).astype(np.int64)
     kept = (rows >= 0) & area.contains(start)

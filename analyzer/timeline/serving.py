@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.schema import I8
@@ -93,7 +94,7 @@ class Serving(Struct, frozen=True):
 def serving_marks(trace: Trace) -> ServingMarks | None:
     """The steps that vLLM and SGLang annotate; None if there are none."""
     table = trace.annotations
-    found = {code: step for code in np.unique(table.name).tolist() if (step := serving_step(trace.names[code]))}
+    found = {code: step for code in distinct_values(table.name).tolist() if (step := serving_step(trace.names[code]))}
     passes = [code for code, step in found.items() if not step.draft]
     rows = np.flatnonzero(np.isin(table.name, passes) & (table.duration > 0))
     if not len(rows):
@@ -130,7 +131,7 @@ def find_engine(trace: Trace) -> Engine | None:
 
     Frames come first: SGLang on ROCm also writes annotations in the form of vLLM.
     """
-    python = (trace.names[code] for code in np.unique(trace.python.name).tolist())
+    python = (trace.names[code] for code in distinct_values(trace.python.name).tolist())
     framed = next((engine for name in python if (engine := engine_of_frame(name))), None)
     marks = serving_marks(trace) if framed is None else None
     return marks.steps[0].engine if marks is not None else framed

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import group_rows
+from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
 from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -67,7 +67,7 @@ class CalledOps(Struct, frozen=True):
         step, wanted = steps.host_step_of(self.start), regions.named(names.__contains__, OP)
         forward = ~regions.named(op_names.is_backward, OP)[self.rows]
         at, counts = regions.slices.start[wanted], []
-        for number in np.unique(step[forward]).tolist():
+        for number in distinct_values(step[forward]).tolist():
             mine = forward & (step == number)
             counts.append(np.count_nonzero((at > self.start[mine].min()) & (at < self.end[mine].max())))
         return float(np.median(counts)) if counts else 0.0
@@ -88,7 +88,7 @@ class CalledOps(Struct, frozen=True):
         """
         around = slices.ancestor(self.rows, functions)
         mine = np.isin(self.rows, ops.rows)
-        calls = np.unique(around[mine])
+        calls = distinct_values(around[mine])
         time = self.end - self.start
         if not len(calls) or calls[0] < 0 or time[mine].sum() < least * time[np.isin(around, calls)].sum():
             return np.empty(0, np.int64)

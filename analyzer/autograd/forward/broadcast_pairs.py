@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.autograd.operator_inputs import Shape, arguments_of, forward_calls, nodes_of, shapes_of
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
@@ -74,7 +75,7 @@ def find_broadcast_pairs(regions: Regions, steps: Steps) -> tuple[AllPairs, ...]
             found.append((kind, shape, calls.rows[[at, *following[:end]]]))
     if not found:
         return ()
-    rows = np.unique(np.concatenate([chain for _, _, chain in found]))
+    rows = distinct_values(np.concatenate([chain for _, _, chain in found]))
     nodes, of = nodes_of(regions, rows)
     return tuple(AllPairs(kind, shape, chain, nodes[np.isin(rows[of], chain)]) for kind, shape, chain in found)
 

@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.autograd.forward.one_hot_products import one_hot_calls
 from traceopt.analyzer.autograd.operator_inputs import forward_calls, nodes_of, shapes_of
 from traceopt.analyzer.tables.schema import I8
@@ -67,6 +68,6 @@ def find_one_hot_losses(regions: Regions, steps: Steps) -> OneHotLosses:
             products += found
             rows += [made, *(at for at in later if is_pointwise(names[at]) or names[at] in _SUMS)]
             rows += [at for at in mine if made < at < found[0] and names[at] in _CASTS]
-    forward = np.unique(calls[rows]) if rows else one_hot[:0]
+    forward = distinct_values(calls[rows]) if rows else one_hot[:0]
     nodes, _ = nodes_of(regions, forward)
-    return OneHotLosses(np.unique(calls[products]), np.union1d(forward, nodes), shapes[0][-1])
+    return OneHotLosses(distinct_values(calls[products]), np.union1d(forward, nodes), shapes[0][-1])

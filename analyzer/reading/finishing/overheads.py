@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.tables.schema import I8, RuntimeTable, Spans, ThreadSpans
 from traceopt.analyzer.vocabulary.runtime_calls import OVERHEADS
 
@@ -24,7 +25,7 @@ def with_overheads(
     if not len(overheads) or not len(runtime):
         return runtime
     thread, last = np.full(len(overheads), -1, np.int32), np.full(len(overheads), _NEVER)
-    for one in np.unique(runtime.thread):
+    for one in distinct_values(runtime.thread):
         since = _silent_since([table.take(table.thread == one) for table in (runtime, *others)], overheads)
         later = since > last
         thread[later], last[later] = one, since[later]

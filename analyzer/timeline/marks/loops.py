@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import group_rows, split
+from traceopt.analyzer.arrays.grouping import distinct_values, group_rows, split
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.schema import I8, Mask, ThreadSpans
 from traceopt.analyzer.tables.trace import Trace
@@ -153,7 +153,7 @@ def _loop_calls(trace: Trace) -> Iterator[_Calls]:
     )
     if len(loads):
         thread = int(np.bincount(table.thread[loads]).argmax())
-        at = np.unique(table.start[loads[table.thread[loads] == thread]])
+        at = distinct_values(table.start[loads[table.thread[loads] == thread]])
         yield _Calls("data_loader", "DataLoader iteration", thread, at, alike=USUAL, even=True)
     inside = np.maximum.accumulate(table.end_of(updates))[:-1] > table.start[updates][1:]
     updates = updates[np.append(True, ~inside)[: len(updates)]]  # an optimizer may wrap another

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import group_rows
+from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON
@@ -143,7 +143,7 @@ def _sources(facts: Facts) -> I4:
 
 def _launching(facts: Facts, sources: npt.NDArray[np.integer]) -> Mask:
     """The calls of a capture behind work that the steps replay, with the forward operators of its backward pass."""
-    captured = np.unique(sources[sources != facts.links.launch_slice])
+    captured = distinct_values(sources[sources != facts.links.launch_slice])
     forward = facts.call_sites.forward_of(captured)
     return facts.slices.mask(np.concatenate((captured, forward[forward >= 0])))
 
