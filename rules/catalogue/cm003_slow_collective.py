@@ -220,9 +220,7 @@ class SlowCollective(Rule):
     def in_view_of_ranks(self, finding: Finding, run: RunFacts) -> Finding:
         """With the traces of all ranks, the wait for late ranks is measured: the rest is the link's."""
         if run.missing is not None:
-            return replace(
-                finding, why=finding.why + f" {run.missing}, so it is not known whether one of them is late."
-            )
+            return replace(finding, why=finding.why + f" {run.missing}. Their traces tell which rank is late, if any.")
         rank = finding.ranks[0] if finding.ranks else None
         late_ns = run.late_start_ns(rank)
         if late_ns is None:

@@ -46,7 +46,7 @@ class TestSlowCollective:
         traces, _ = all_ranks("slow_collective")
         result = analyze(str(traces[0].write(tmp_path / "trace.json")))
         (finding,) = of_code(result, "CM003")
-        assert finding.why.endswith("for it, so it is not known whether one of them is late.")
+        assert finding.why.endswith("for it. Their traces tell which rank is late, if any.")
         missing = "Rank 1 of 2 is missing: no trace was read for it"
         assert result.warnings == [missing]
         reports = (terminal(result), render_markdown(result), result.to_html())
