@@ -46,6 +46,11 @@ WITHOUT_ATTENTION = (
 )
 ATTENTION_IN_FP32 = """with torch.autocast("cpu", enabled=False):  # in the model
     y = F.scaled_dot_product_attention(q.float(), k.float(), v.float())"""
+THIS_PART_TOO = Fix(
+    "Run this part under autocast in bfloat16 as well, or, if nothing trains it, load its weights in bfloat16. It may "
+    "be in FP32 on purpose: some VAEs overflow in float16, but not in bfloat16.",
+    "vae = vae.to(torch.bfloat16)  # the part of the lines above",
+)
 AUTOCAST_ON_CPU = "Run the model under autocast in bfloat16, or load its weights in bfloat16."
 
 
@@ -150,13 +155,14 @@ class Fp32Matmul(Rule):
         bf16 = arch is not None and arch.has_bf16
         price = narrow_saving(facts, wide, "bf16" if bf16 else "fp16", pointwise=0.0 if mixed else 0.5)
         work = np.logical_or.reduce([part.work for part in wide])
+        fix = THIS_PART_TOO if mixed else _fix(facts, bf16)
         yield self.finding(
             title="Run all of the model in 16 bits" if mixed else None,
             confidence="low" if mixed else None,
             why=_why(facts, {part.dtype: times[part.dtype] for part in wide}, mixed=mixed),
             saving=price if facts.infers else with_casts_of_autocast(facts, price, work),
             evidence=kernel_evidence(facts, work),
-            fix=_without_linear_algebra(_fix(facts, bf16)) if len(facts.linear_algebra) else _fix(facts, bf16),
+            fix=_without_linear_algebra(fix) if len(facts.linear_algebra) else fix,
         )
 
     @property

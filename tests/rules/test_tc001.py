@@ -107,6 +107,7 @@ def test_tf32_has_half_of_the_rate_of_16_bits() -> None:
 def test_a_large_part_in_tf32_beside_work_in_16_bits_is_named(tf32_us: float, named: bool) -> None:
     check, findings = answer(Fp32Matmul, convolutions(tf32_us, 4_000))
     assert [found.title for found in findings] == ["Run all of the model in 16 bits"] * named
+    assert ["overflow in float16" in found.fix.text for found in findings] == [True] * named
     assert named or "in mixed precision" in (check.reason or "")
 
 
