@@ -260,3 +260,12 @@ def test_every_page_is_quiet_in_chromium(open_report: OpenPage) -> None:
         page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
         too_wide[file] = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert {file: pixels for file, pixels in too_wide.items() if pixels > 0} == {}
+
+
+def test_a_cold_start_has_no_plan_and_no_savings() -> None:
+    result = find("mi250_minitoy")
+    assert result.quality.record_again
+    assert result.findings
+    assert result.plan == []
+    assert result.combined is None
+    assert [one.code for one in result.findings if one.saving is not None] == []

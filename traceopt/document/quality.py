@@ -134,6 +134,8 @@ def allowed(facts: Facts, quality: Quality) -> Allowed:
         return Allowed(savings=False, impact="info", lower=lower)
     if facts.quality.sampled_share is not None:  # a sample shows what it holds, but not how much
         return Allowed(savings=False, impact="medium", lower=2)
+    if quality.record_again:  # no steady step was recorded, so what a fix saves of one is not known
+        return Allowed(savings=False, impact="medium", lower=lower)
     if facts.has_gpu and facts.replay_error is None:  # without launches, what the step gains is not known
         return Allowed(lower=lower, lower_with_saving=2)
     single = any(note.code == _SINGLE_STEP for note in quality.notes)
