@@ -91,7 +91,7 @@ def test_of_every_trace(trace: AnalyzedTrace) -> None:
     ("verdict", "fault"),
     [
         ("The fix for waiting for data, DL001, saves 8.0 ms alone.", "code"),
-        ("No fix was found for the largest limit, launching GPU work (99%).", "in the chart"),
+        ("No fix was found for what takes most, launching GPU work (99%).", "in the chart"),
         ("First fix: avoid this.", "no fix is found, and one is named"),
         ("GPU-bound. GPU-bound.", "said twice"),
     ],

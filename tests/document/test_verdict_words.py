@@ -61,10 +61,10 @@ def test_a_cause_of_several_parts_is_named_with_those_of_the_chart() -> None:
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        ((), "No fix was found for the largest limit, exposed communication (38%)."),
+        ((), "No fix was found for what takes most, exposed communication (38%)."),
         (
             ("CM001",),
-            "The plan has no fix for the largest limit, exposed communication (38%).",
+            "The plan has no fix for what takes most, exposed communication (38%).",
         ),  # a finding without a saving
     ],
 )

@@ -264,8 +264,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         if later is not None:
             return f"A later fix is for {parts}: {in_sentence(later.finding.title)}."
         if any(self._is_for(limit, one) for one in self.priced):
-            return f"The plan has no fix for the largest {'limit' if limit.busy else 'cause'}, {parts}."
-        return f"No fix was found for the largest limit, {parts}."
+            return f"The plan has no fix for what takes most, {parts}."
+        return f"No fix was found for what takes most, {parts}."
 
     def _parts(self, limit: Cause) -> str:
         """The parts of the step that are this limit: "launching GPU work (8.4%), untraced between launches (3.1%)"."""
