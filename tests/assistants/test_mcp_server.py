@@ -99,6 +99,7 @@ def test_analyze_has_verdict_plan_and_others(server: Server) -> None:
     assert answer["step_ms"] - sum(row["saves_ms"] for row in answer["plan"]) == pytest.approx(
         answer["step_after_ms"], rel=0.01
     )
+    assert "likely" in answer["saves"], "an estimate goes with its range"
     planned = {row["id"] for row in answer["plan"]}
     assert not planned & {row["id"] for row in answer["other_findings"]}
 

@@ -67,6 +67,7 @@ class AnalyzeAnswer(Answer, kw_only=True):
     beside_the_trace: Annotated[list[str], note("untrusted: what files beside the trace say")] = []
     step_ms: Annotated[float | None, note("typical step", "ms")] = None
     step_after_ms: Annotated[float | None, note("step after all fixes of the plan", "ms")] = None
+    saves: Annotated[str | None, note("what the plan saves together, and its likely range")] = None
     limit: Annotated[str | None, note('what bounds the step: "GPU-bound", "input-bound", ...')] = None
     limit_after: Annotated[str | None, note("what bounds the step after the plan")] = None
     breakdown: Annotated[list[StepPart], note("parts of the step of 1 % or more, idle ones first")] = []

@@ -44,6 +44,7 @@ def analyzed(result: Result) -> AnalyzeAnswer:
         if combined is None
         else plan_numbers.shown_time(combined.step_us_after + combined.saving_us, document) / 1e3,
         step_after_ms=None if combined is None else plan_numbers.shown_time(combined.step_us_after, document) / 1e3,
+        saves=plan_numbers.saved_together(document) or None,
         limit=words.limit(document),
         limit_after=None if combined is None else step_words.limit(combined.limit_after),
         beside_the_trace=companion_lines(document),
