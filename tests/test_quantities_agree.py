@@ -14,12 +14,15 @@ import pytest
 from msgspec import Struct
 from support.traces import GENERATED, READABLE, TWINS, AnalyzedTrace, over
 
+import traceopt
 from traceopt import comparison, document, reports, rules
 from traceopt.result.document import Result
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Evidence
 from traceopt.result.words import quantities
 from traceopt.rules.registry import builtin_rules
+
+PIPELINE = Path(__file__).parents[1] / "fixtures" / "traces" / "gloo" / "pipeline"
 
 # What a unit measures, and its size in the unit of the document: microseconds, shares, bytes.
 UNITS: dict[str, tuple[str, float]] = {
@@ -266,6 +269,30 @@ def test_no_percentage_is_formatted_by_hand(package: ModuleType) -> None:
     files = list(Path(str(package.__file__)).parent.rglob("*.py"))
     assert files
     assert [str(file) for file in files if by_hand.search(file.read_text(encoding="utf-8"))] == []
+
+
+@over(GENERATED, READABLE)
+def test_a_part_never_exceeds_its_whole(trace: AnalyzedTrace) -> None:
+    """Evidence of the step and what is inside it, exposed communication and all of it."""
+    result = trace.result
+    whole_us = result.step.typical_us or sum(part.us_per_step for part in result.breakdown)
+    larger = []
+    for finding in result.findings:
+        around_us = whole_us
+        for row in finding.evidence:
+            us = row.us_per_step or 0.0
+            if not row.inside:
+                around_us = us
+            if us > 1.001 * (around_us if row.inside else whole_us) and finding.code != "EF002":  # single steps
+                larger.append((finding.code, row))
+    assert larger == []
+    communication = result.communication
+    assert (communication.exposed_us_per_step or 0.0) <= (communication.us_per_step or 0.0)
+
+
+def test_a_wait_for_a_collective_is_a_part_of_it_on_a_cpu() -> None:
+    communication = traceopt.analyze(str(PIPELINE)).communication
+    assert 0 < (communication.exposed_us_per_step or 0.0) <= (communication.us_per_step or 0.0)
 
 
 def _next_to_two_rows(text: str) -> Sentence:

@@ -170,5 +170,5 @@ def measured_facts(result: Result) -> list[str]:
         total = quantities.ms_of_us(communication.us_per_step)
         exposed = quantities.ms_of_us(communication.exposed_us_per_step)
         lost = f"the step waits for {exposed} of it" if on_cpu(result) else f"{exposed} of it is exposed"
-        facts.append(f"Communication: {total}; {lost}{overlap}.")
+        facts.append(f"Communication: {total}; {'all of it is exposed' if total == exposed else lost + overlap}.")
     return facts

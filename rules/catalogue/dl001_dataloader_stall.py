@@ -34,7 +34,7 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
-from traceopt.rules.fixes.advice.loader_plans import loader_rows, loader_sites, loading_plan
+from traceopt.rules.fixes.advice.loader_plans import loader_rows, loader_sites, loading_plan, waits_in
 from traceopt.rules.fixes.advice.loader_workers import (
     BEST,
     CROWDED_SHARE,
@@ -202,9 +202,13 @@ class DataloaderStall(Rule):
             evidence=[
                 *site_evidence(facts, sites),
                 *site_evidence(
-                    facts, inside, lambda s: named(s.location.function or "") if s.location else "", 3, inside=True
+                    facts,
+                    waits_in(facts, inside),
+                    lambda s: named(s.location.function or "") if s.location else "",
+                    3,
+                    inside=True,
                 ),
-                *site_evidence(facts, lines, lambda site: _calls(facts, site), 3, inside=True),
+                *site_evidence(facts, waits_in(facts, lines), lambda site: _calls(facts, site), 3, inside=True),
             ],
             locations=[
                 *loader_places(facts),

@@ -49,7 +49,7 @@ def communication_section(facts: Facts) -> Communication:
             )
         )
     return Communication(
-        us_per_step=us(total / count),
+        us_per_step=us(max(total, exposed) / count),  # on a CPU, the step also waits for the call to begin and to end
         exposed_us_per_step=us(exposed / count),
         overlap_share=share(1 - exposed / total),
         collectives=rows,

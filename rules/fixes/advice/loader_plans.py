@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
@@ -45,6 +48,12 @@ def loader_sites(facts: Facts) -> list[SiteCost]:
     """The lines that read from a loader, by what the device waits in them."""
     rows = loader_rows(facts)
     return by_site(facts, rows, facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]))
+
+
+def waits_in(facts: Facts, sites: Sequence[SiteCost]) -> list[SiteCost]:
+    """The same sites, by what the device waits in them."""
+    start, end = facts.slices.start, facts.slices.end
+    return [replace(one, cost_ns=int(facts.stalled_within(start[one.rows], end[one.rows]).sum())) for one in sites]
 
 
 def loading_plan(facts: Facts) -> LoaderPlan:

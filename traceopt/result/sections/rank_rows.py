@@ -95,7 +95,7 @@ class PipelineRow(Struct, frozen=True):
     micro_batches: Annotated[int, note("micro-batches of a step")]
     chunks: Annotated[int, note("parts of the model that the rank holds")]
     compute_us_per_step: Annotated[float, note("compute time per step, without the optimizer's", "us")]
-    bubble_us_per_step: Annotated[float, note("time per step in which the GPU waits for other stages", "us")]
+    bubble_us_per_step: Annotated[float, note("time per step in which the stage waits for others", "us")]
     bubble_share: Annotated[float, note("bubble as a part of bubble and compute", "share")]
     least_share: Annotated[float, note("the same of the schedule if all stages compute equally long", "share")]
     doubling_saves_us: Annotated[

@@ -67,7 +67,7 @@ PIPELINE = Table(
         Column(
             "compute_us_per_step", "Compute ms{per_step}", "ms", about="Compute: without the optimizer's.", bar=True
         ),
-        Column("bubble_us_per_step", "Bubble ms", "ms", about="Bubble: the GPU waits for other stages."),
+        Column("bubble_us_per_step", "Bubble ms", "ms", about="Bubble: the stage waits for others."),
         Column("bubble_share", "Bubble", "share"),
         Column(
             "least_share",
@@ -86,7 +86,7 @@ PIPELINE = Table(
             usual=0,
         ),
     ),
-    about="The GPU of a stage waits while the pipeline fills and drains, and for stages that compute longer.",
+    about="A stage waits while the pipeline fills and drains, and for stages that compute longer.",
     noun="stages",
     order="",
     narrow=True,
