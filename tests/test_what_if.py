@@ -17,7 +17,7 @@ from traceopt.api import analyze
 from traceopt.cli import cli
 from traceopt.errors import InputError
 from traceopt.reports.text.what_if import render_whatif
-from traceopt.rules.fixes.advice.loader_workers import EXPECTED, SHARED_CORE
+from traceopt.rules.fixes.advice.loading.loader_workers import EXPECTED, SHARED_CORE
 from traceopt.testing.machine import Machine
 from traceopt.what_if import what_if
 

@@ -122,9 +122,32 @@ def is_sampler_frame(name: str) -> bool:
     return name.endswith(": _next_index") and "torch/utils/data/dataloader.py(" in name
 
 
+def is_item_frame(name: str) -> bool:
+    """A data set returns an item: ``data.py(12): __getitem__``."""
+    return name.endswith(": __getitem__")
+
+
+_PICTURES = r"(?:^|/)(?:PIL/\w+|torchvision/transforms/(?:v2/)?(?:functional/)?_?\w+)\.py\(\d+\): "
+_PICTURE_CHANGE = re.compile(
+    _PICTURES + r"(?:adjust_\w+|affine|autocontrast|elastic\w*|enhance|equalize|filter|gaussian_blur|perspective|"
+    r"posterize|rotate|solarize)$"
+)
+_PICTURE_CROP = re.compile(_PICTURES + r"(?:center_crop|crop|resize|resized_crop|thumbnail)$")
+
+
+def is_picture_change(name: str) -> bool:
+    """A library changes all pixels of a picture: ``PIL/Image.py(2477): rotate``."""
+    return _PICTURE_CHANGE.search(name) is not None
+
+
+def is_picture_crop(name: str) -> bool:
+    """A library cuts or scales a picture: ``PIL/Image.py(2332): resize``."""
+    return _PICTURE_CROP.search(name) is not None
+
+
 def is_data_frame(name: str) -> bool:
     """Code of a DataLoader, or of a data set that returns an item: ``data.py(12): __getitem__``."""
-    return "torch/utils/data/dataloader.py(" in name or name.endswith(": __getitem__")
+    return "torch/utils/data/dataloader.py(" in name or is_item_frame(name)
 
 
 _PINNING = re.compile(r"torch/utils/data/_utils/pin_memory\.py\(\d+\): pin_memory$")

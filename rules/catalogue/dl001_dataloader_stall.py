@@ -34,8 +34,9 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
-from traceopt.rules.fixes.advice.loader_plans import loader_rows, loader_sites, loading_plan, waits_in
-from traceopt.rules.fixes.advice.loader_workers import (
+from traceopt.rules.fixes.advice.loading.items import cheaper_items, longest_of
+from traceopt.rules.fixes.advice.loading.loader_plans import loader_rows, loader_sites, loading_plan, waits_in
+from traceopt.rules.fixes.advice.loading.loader_workers import (
     BEST,
     CROWDED_SHARE,
     EXPECTED,
@@ -45,17 +46,11 @@ from traceopt.rules.fixes.advice.loader_workers import (
     Left,
     LoaderPlan,
 )
-from traceopt.rules.fixes.advice.pinning import pinning_in_waits
+from traceopt.rules.fixes.advice.loading.pinning import pinning_in_waits
 from traceopt.rules.savings.pricing import over_all_steps
 from traceopt.rules.savings.work.pinned_copies import pageable_copies
 
 NAMED_LEFT = 0.01  # of the wait: less of it that remains is not named
-# What items are converted with, by the beginnings of names, and what to do once instead.
-_ONCE = {
-    ("pandas/",): "Most of it is pandas, row by row: convert the columns to arrays or tensors once, before the loop.",
-    ("<built-in method tensor of", "<built-in function array>", "<built-in function asarray>"): "Most of it converts "
-    "lists or numbers, item by item: if they fit in memory, make one tensor of all items once, in the data set.",
-}
 CHEAPER_BATCHES = "Make batches cheaper to load"  # the title where more workers would not help
 
 
@@ -217,7 +212,7 @@ class DataloaderStall(Rule):
             ],
             fix=Fix(
                 (plan.advice if wait.helps or plan.multiprocess else plan.advice_without_workers(wait.expected))
-                + _by_item(facts, lines, function, int(durations_ns.sum())),
+                + cheaper_items(facts, lines, function, int(durations_ns.sum())),
                 edits=plan.edits if wait.helps else [],
             ),
             shares_cause_with=["DL006"] if plan.keeps_up and _restarted(facts) else None,
@@ -339,36 +334,10 @@ def _slow_place(line: SiteCost | None, function: SiteCost | None, loading_ns: in
     return f" {percent(function.cost_ns / loading_ns)} of the loading is in {function.location.function}."
 
 
-def _by_item(facts: Facts, lines: list[SiteCost], function: SiteCost | None, loading_ns: int) -> str:
-    """What to do if most of the loading is conversions of single items that can be made once for all of them, or the
-    Python code of one function.
-    """
-    called = [name_of(facts, _longest(facts, line)) for line in lines]
-    for names, advice in _ONCE.items():
-        spent_ns = sum(line.cost_ns for line, name in zip(lines, called, strict=True) if name.startswith(names))
-        if lines and spent_ns >= 0.5 * loading_ns:
-            return f" {advice}"
-    if function is None or function.location is None or not facts.call_sites.lines_recorded:
-        return ""
-    calls_ns = sum(line.cost_ns for line in lines_inside(facts, function.rows.astype(np.int64)))
-    if function.cost_ns - calls_ns < 0.5 * loading_ns:
-        return ""
-    return (
-        f" Most of it is the Python code of {function.location.function} itself, not what it calls: vectorize its "
-        "loops, or keep its result for each item, if it is the same in each epoch."
-    )
-
-
-def _longest(facts: Facts, site: SiteCost) -> int:
-    """The longest slice of a call site."""
-    rows = site.rows.astype(np.int64)
-    return int(rows[facts.slices.duration_of(rows).argmax()])
-
-
 def _calls(facts: Facts, site: SiteCost) -> str:
     """What a line calls: its longest call, and whether there are others, whose time and number count too."""
     names = facts.slices_by_name(site.rows, facts.slices.end[site.rows] - facts.slices.start[site.rows])
-    return named(name_of(facts, _longest(facts, site))) + (" and other calls" if len(names) > 1 else "")
+    return named(name_of(facts, longest_of(facts, site))) + (" and other calls" if len(names) > 1 else "")
 
 
 def _confidence(wait: Wait, *, uncertain: bool) -> Confidence | None:

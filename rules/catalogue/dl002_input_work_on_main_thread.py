@@ -31,8 +31,8 @@ from traceopt.rules import (
     typical_ns,
     union,
 )
-from traceopt.rules.fixes.advice.loader_plans import plan_moved_work
-from traceopt.rules.fixes.advice.loader_workers import EXPECTED, WORST, Left, LoaderPlan
+from traceopt.rules.fixes.advice.loading.loader_plans import plan_moved_work
+from traceopt.rules.fixes.advice.loading.loader_workers import EXPECTED, WORST, Left, LoaderPlan
 
 MOVED_LOW, MOVED = 0.7, 0.95  # of the wait: receiving the prepared batch takes the rest
 RECEIVED_NS = 1_000_000  # but no longer than this, as expected, however long it takes to prepare

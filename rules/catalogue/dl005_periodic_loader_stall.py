@@ -26,7 +26,7 @@ from traceopt.rules import (
     whole_run_saving,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
-from traceopt.rules.fixes.advice.loader_plans import loader_rows, plan_loader
+from traceopt.rules.fixes.advice.loading.loader_plans import loader_rows, plan_loader
 from traceopt.rules.savings.whole_run import judged_steps
 
 

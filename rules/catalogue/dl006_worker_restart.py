@@ -26,7 +26,7 @@ from traceopt.rules import (
     us,
     whole_run_saving,
 )
-from traceopt.rules.fixes.advice.loader_plans import loader_rows
+from traceopt.rules.fixes.advice.loading.loader_plans import loader_rows
 
 
 class WorkerRestart(Rule):

@@ -25,8 +25,8 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
-from traceopt.rules.fixes.advice.loader_plans import loader_rows, loader_sites, loading_plan
-from traceopt.rules.fixes.advice.loader_workers import LoaderPlan
+from traceopt.rules.fixes.advice.loading.loader_plans import loader_rows, loader_sites, loading_plan
+from traceopt.rules.fixes.advice.loading.loader_workers import LoaderPlan
 
 LOW = 0.7  # of the expected saving: the profiler makes each small operator of an item look slower
 BY_BATCH = """\

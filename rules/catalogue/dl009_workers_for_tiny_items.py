@@ -26,8 +26,8 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
-from traceopt.rules.fixes.advice.loader_plans import loader_rows, loader_sites, loading_plan, plan_loader
-from traceopt.rules.fixes.advice.loader_workers import BEST, EXPECTED, WORST, LoaderPlan
+from traceopt.rules.fixes.advice.loading.loader_plans import loader_rows, loader_sites, loading_plan, plan_loader
+from traceopt.rules.fixes.advice.loading.loader_workers import BEST, EXPECTED, WORST, LoaderPlan
 
 LOW, HIGH = 1.5, 0.5  # times the time to build a batch: the training process may have other data in its caches
 UNLIKE = 1.25  # times the share that recorded steps wait: if the others of the run wait more, their wait counts

@@ -26,7 +26,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.fixes.advice.loader_plans import loader_rows
+from traceopt.rules.fixes.advice.loading.loader_plans import loader_rows
 
 LOW, EXPECTED = 0.5, 0.95  # of the time at the line: an item still takes its part of what was read
 

@@ -18,7 +18,7 @@ from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.result.finding import Finding
 from traceopt.result.words.effort_and_risk import Effort
 from traceopt.rules.catalogue.dl001_dataloader_stall import DataloaderStall
-from traceopt.rules.fixes.advice.loader_workers import EXPECTED, SHARED_CORE, LoaderPlan
+from traceopt.rules.fixes.advice.loading.loader_workers import EXPECTED, SHARED_CORE, LoaderPlan
 from traceopt.rules.savings.known_error import ERROR_ON_CPU
 from traceopt.testing import assert_finds, assert_silent
 from traceopt.testing import events as build
@@ -87,6 +87,18 @@ class TestSlowLineOfADataSet:
         _, [finding] = cpu_answer("DL001", step, traceopt=self.lines(of_call=13))
         assert "the Python code of augment itself" in finding.fix.text
         assert "item by item" not in finding.fix.text
+
+    @pytest.mark.parametrize("first", ["rotate", "resize"])
+    def test_pictures_are_made_smaller_first(self, first: str) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.python("torch/utils/data/dataloader.py(720): __next__", t, 5_000)
+            yield build.python("data.py(7): __getitem__", t + 100, 4_600)
+            yield build.python("PIL/Image.py(2477): rotate", t + (200 if first == "rotate" else 700), 3_500)
+            yield build.python("PIL/Image.py(2332): resize", t + (3_800 if first == "rotate" else 200), 400)
+            yield build.op("aten::mm", t + 6_000, 3_000)
+
+        _, [finding] = cpu_answer("DL001", step)
+        assert ("70% of the loading changes whole pictures" in finding.fix.text) is (first == "rotate")
 
     def test_time_that_is_spread(self) -> None:
         """No call in augment() takes most of it."""

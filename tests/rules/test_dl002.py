@@ -10,7 +10,7 @@ from fixtures.scenarios import CPU
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.causes.table import INPUT_WORK
 from traceopt.rules.catalogue.dl002_input_work_on_main_thread import InputWorkOnMainThread
-from traceopt.rules.fixes.advice.loader_workers import SHARED_CORE
+from traceopt.rules.fixes.advice.loading.loader_workers import SHARED_CORE
 from traceopt.testing import A100, Machine
 
 

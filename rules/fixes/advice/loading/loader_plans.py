@@ -16,7 +16,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules.evidence import SiteCost, by_site
-from traceopt.rules.fixes.advice.loader_workers import LoaderPlan
+from traceopt.rules.fixes.advice.loading.loader_workers import LoaderPlan
 from traceopt.rules.savings.pricing import area_of
 from traceopt.rules.savings.starvation import typical_ns
 

@@ -8,7 +8,7 @@ from traceopt.analyzer.arrays.intervals import intersect
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Fix
 from traceopt.result.words.message import percent
-from traceopt.rules.fixes.advice.loader_plans import loader_rows
+from traceopt.rules.fixes.advice.loading.loader_plans import loader_rows
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import area_of, priced_host
 

@@ -1,0 +1,1 @@
+"""How to load data sooner: workers, pinned memory, cheaper items."""
