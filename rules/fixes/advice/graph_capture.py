@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.attribution.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
+from traceopt.analyzer.attribution.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ, TO_DEVICE
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
@@ -20,6 +20,7 @@ BLOCKERS = {
     SCALAR_READ: "reads single values from the GPU",
     DATA_DEPENDENT: "has operators whose size depends on the data",
     BLOCKING_COPY: "copies tensors to the host",
+    TO_DEVICE: "copies tensors to the GPU and waits",
     EXPLICIT: "synchronizes",
 }
 FEW_READS = 3  # by a line per step: with as many, they may decide what the step does next

@@ -46,6 +46,14 @@ def test_reason_from_the_operators_around(ops: list[str], reason: str, outermost
         assert facts.trace.names[facts.slices.name[cause]] == outermost
 
 
+@pytest.mark.parametrize(("direction", "reason"), [("HtoD", "to_device"), ("DtoH", "blocking_copy")])
+def test_a_copy_waits_in_one_of_two_directions(direction: str, reason: str) -> None:
+    copy = span("gpu_memcpy", f"Memcpy {direction} (Pinned -> Device)", 212, 5, 7, correlation=2, device=0, stream=7)
+    calls = [runtime("cudaMemcpyAsync", 205, 5, 2), runtime("cudaStreamSynchronize", 220, 50, 1)]
+    facts = facts_with(op("aten::to", 200, 100), op("aten::copy_", 202, 90), *calls, copy | {"pid": 0})
+    assert facts.syncs.reason.tolist() == [reason]
+
+
 @pytest.mark.parametrize(
     "name",
     ["cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "hipDeviceSynchronize", "cudaMemcpy"],
