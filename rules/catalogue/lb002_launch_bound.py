@@ -138,9 +138,9 @@ class LaunchBound(OperatorLoopRule):
 
     On a GPU, the estimate replays the step with 70 % less launch time, or 85 % less where a graph is the fix, and no
     more than this wait counts, or the same share of it in a recording of one step. A kernel that takes longer than its
-    faster launch is not waited for at all, so the whole wait may go. In training, the waits in the optimizer and in
-    `zero_grad` do not count, except at most in a graph: compiling the model does not change them. OP001, OP002 and
-    OP003 price them.
+    faster launch is not waited for at all, so the whole wait may go. In training, the waits in the optimizer, in
+    `zero_grad` and in copies of inputs do not count, except at most in a graph: compiling the model does not change
+    them. OP001, OP002, OP003 and DL003 price them. Nor do waits between copies that block the host (DL003).
 
     If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
     left to do. The launch of a graph that replays already, as of a decoding step, is not part of the saving. If a line
@@ -351,7 +351,7 @@ def _waits(facts: Facts) -> LaunchWaits:
     if covered >= dispatch_ns(facts):
         return LaunchWaits(amount, passes_area(facts), covered)
     in_passes = f", {ms(covered)} of it in the forward and backward passes"
-    return LaunchWaits(amount, passes_area(facts), covered, in_passes, "the optimizer and zero_grad")
+    return LaunchWaits(amount, passes_area(facts), covered, in_passes, "the optimizer, zero_grad and input copies")
 
 
 def _basis(remedy: Remedy, waits: LaunchWaits) -> str:

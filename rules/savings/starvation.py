@@ -57,12 +57,15 @@ def dispatch_ns(facts: Facts) -> float:
 
 def passes_area(facts: Facts) -> Intervals:
     """When the host does the ordinary work of the forward and backward passes, which compiling or capturing the model
-    can cover: not the optimizer's, not that of `zero_grad`, and not Dynamo's look-ups of compiled code.
+    can cover: not the optimizer's, not that of `zero_grad`, not copies of inputs to the device, and not Dynamo's
+    look-ups of compiled code.
     """
     regions, thread = facts.regions, facts.steps.thread
     updates = merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread))
     lookups = regions.area(regions.named(is_compiled_lookup, OP, ANNOTATION), thread)
-    return subtract(dispatch_area(facts), merge(updates, lookups))
+    inputs = [facts.links.op_slice[copy.rows] for copy in facts.copies if copy.kind.startswith("HtoD")]
+    copies = merge(*(facts.slices.area_of(copying[copying >= 0]) for copying in inputs))
+    return subtract(dispatch_area(facts), merge(updates, lookups, copies))
 
 
 def passes_amount(facts: Facts) -> npt.NDArray[np.int64]:
