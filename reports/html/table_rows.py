@@ -11,7 +11,7 @@ from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.document import Result
 from traceopt.result.tables.columns import Column
 
-FEWEST_CARDS, FEWEST_ROWS = 5, 5  # with fewer, a filter only takes room
+FEWEST_CARDS, FEWEST_ROWS = 10, 5  # with fewer, a filter only takes room
 MOST_CHOICES = 0.5  # of the number of cards: with more, a choice is hardly more than one card
 PRINTED_ROWS = 6  # of a table, as the style sheet for print has it
 _PART_END = re.compile(r"(?:(?<=::)|(?<=[/_<,(]))(?=[A-Za-z0-9])")
