@@ -52,6 +52,12 @@ def test_a_cause_of_less_than_a_fifth_of_the_step_is_no_bottleneck(launch: float
     assert text.startswith(f"The GPU is idle for 33% of the step. {says}")
 
 
+def test_idle_time_of_the_profiler_is_told_apart() -> None:
+    text = verdict_of(compute=0.51, profiler=0.17, launch=0.32)
+    assert text.startswith("The GPU is idle for 49% of the step (17% for the profiler).")
+    assert "for the profiler" not in verdict_of(compute=0.51, profiler=0.02, launch=0.47)
+
+
 def test_a_cause_of_several_parts_is_named_with_those_of_the_chart() -> None:
     """Together they exceed the largest part below."""
     text = verdict_of(compute=0.67, launch=0.11, python=0.07, queued=0.15)

@@ -22,6 +22,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     IDLE_CAUSES,
     LAUNCH,
     OPTIMIZER,
+    PROFILER,
     PYTHON,
     QUEUED,
 )
@@ -227,7 +228,9 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         number = len(self.facts.gpu.computing)
         is_idle = "seems idle" if limit is QUEUED else "is idle"
         who = f"The GPU {is_idle}" if number < 2 else f"None of the {number} GPUs works"
-        return f"{who} for {percent(self.idle)} of {self.unit}."
+        by_profiler = sum(part.share for part in self.breakdown if part.name == PROFILER.key)
+        of_it = f" ({percent(by_profiler)} for the profiler)" if by_profiler >= NAMED_LIMIT_SHARE else ""
+        return f"{who} for {percent(self.idle)} of {self.unit}{of_it if limit is not PROFILER else ''}."
 
     def _bottleneck(self, limit: Cause) -> str:
         if limit.busy:

@@ -27,7 +27,7 @@ COMPUTE = Cause(
 )
 PROFILER = Cause(
     key="profiler",
-    label="The profiler itself",
+    label="Profiler overhead",
     meaning="The profiler gets or writes its buffers, or a launch is the first after that.",
     names=Names(runtime=runtime_calls.is_profiler_overhead),
     look=Look("profiler", "cross", "its buffers, and the first launch after"),
