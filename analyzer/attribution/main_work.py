@@ -11,7 +11,7 @@ from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary.causes.work_kinds import WorkKind, work_kind
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_gradient
 
-MOSTLY = 0.8  # of the time: work of which so much is in the backward pass is called its work
+NEARLY_ALL = 0.95  # of the time: work of which so much is in the backward pass is called its work
 
 
 class MainWork(Struct, frozen=True):
@@ -51,4 +51,4 @@ def find_main_work(regions: Regions, dtype: Categorical) -> MainWork | None:
     backward = gradients | regions.work_under(regions.backward)[mine]
     backward_ns = int(gpu.in_window[mine[backward]].sum())
     kind, name = list(numbers)[largest]
-    return MainWork(kind, name, mine, round(gpu.spent_ns(mask)), backward_ns >= MOSTLY * time_ns[largest])
+    return MainWork(kind, name, mine, round(gpu.spent_ns(mask)), backward_ns >= NEARLY_ALL * time_ns[largest])

@@ -12,6 +12,7 @@ from traceopt.rules import (
     Rule,
     SetArguments,
     each_step,
+    kernel_evidence,
     ms,
     per_step,
     percent,
@@ -38,14 +39,16 @@ CONVERT_INPUT = Fix(
 
 class LayoutConversion(Rule):
     """Measures kernels that transpose activations and weights between NCHW and NHWC in a model with convolutions, and
-    batch norms on NCHW tensors that take longer than the memory bandwidth explains (with recorded shapes). In a run
+    batch norms on NCHW tensors that take longer than the memory bandwidth explains (with recorded shapes). Without
+    transposes: depthwise convolutions that PyTorch's own kernels compute, as it does for NCHW tensors. In a run
     without a GPU: the time of convolutions of a model in NCHW (contiguous) layout, on a CPU that convolves faster in
     channels_last.
 
     Why it costs: Tensor Cores and matrix cores convolve in NHWC. An NCHW model is transposed before and after each
     convolution, and each transpose reads and writes the whole tensor. Batch norms are slow, too: the kernels for NCHW
-    work on each channel apart, and few channels do not fill the device. On a CPU, oneDNN computes on blocks of
-    channels: from NCHW it reorders inputs and gradients at each call.
+    work on each channel apart, and few channels do not fill the device. Depthwise convolutions have fast kernels for
+    channels_last in cuDNN. On a CPU, oneDNN computes on blocks of channels: from NCHW it reorders inputs and gradients
+    at each call.
 
     How to fix: keep the model and its input in channels_last.
 
@@ -56,7 +59,8 @@ class LayoutConversion(Rule):
     a channels_last version bring the transposes back, and copies of strided tensors are slower than transposes.
     Circular, reflecting and replicating paddings are such operators: the estimate counts only convolutions without
     them, and there is none if they stand before half of the convolutions. A single transpose of the model's input is
-    normal. The speedup of a CPU is measured on one convolution of 64 channels, after the run; other shapes differ.
+    normal. Whether cuDNN's depthwise kernels are faster depends on the shape: there is no saving for them. The speedup
+    of a CPU is measured on one convolution of 64 channels, after the run; other shapes differ.
 
     Sources: PyTorch tutorial, "Channels Last Memory Format"; NVIDIA, "Convolutional Layers User's Guide"; oneDNN
     developer guide, "Memory format propagation".
@@ -76,6 +80,7 @@ class LayoutConversion(Rule):
     )
 
     min_share: float = threshold(0.01, "smallest time of layout transposes, as a share of the step, to report")
+    min_depthwise_share: float = threshold(0.10, "smallest time of depthwise convolutions in NCHW, as a share")
     min_convolution_share: float = threshold(0.15, "smallest time of convolutions in a CPU-only run, as a share")
     min_speedup: float = threshold(1.2, "smallest measured speedup of channels_last on the CPU to report")
     expected_on_cpu: float = threshold(0.5, "share of the measured speedup's gain on the CPU, expected")
@@ -106,6 +111,8 @@ class LayoutConversion(Rule):
     def _on_gpu(self, facts: Facts) -> Findings:
         layout, count = ChannelsLast(facts), facts.steps.count
         if layout.transposes_ns < self.min_share * facts.step_ns:
+            if layout.depthwise_ns >= self.min_depthwise_share * facts.step_ns:
+                yield from self._depthwise(facts, layout)
             return
         share = percent(facts.gpu.spent_ns(layout.transposes) / max(1, facts.gpu.busy.total))
         yield self.finding(
@@ -118,6 +125,17 @@ class LayoutConversion(Rule):
             saving=layout.price() if layout.undone_share < self.most_undone else None,
             evidence=layout.evidence(),
             fix=_fix(facts) if layout.undone_share < self.most_undone else KEEP_LAYOUT,
+        )
+
+    def _depthwise(self, facts: Facts, layout: ChannelsLast) -> Findings:
+        yield self.finding(
+            title="Use channels_last for depthwise convolutions",
+            why=(
+                f"Depthwise convolutions take {ms(layout.depthwise_ns)} of {each_step(facts)} in PyTorch's own "
+                "kernels. It calls them for NCHW tensors, and cuDNN's for channels_last. Those may be faster: measure."
+            ),
+            evidence=kernel_evidence(facts, layout.depthwise),
+            fix=_fix(facts),
         )
 
     def _on_cpu(self, facts: Facts) -> Findings:

@@ -76,6 +76,12 @@ def step_of(operators: list[str], kernels: dict[str, float], device: Json | None
             "Convolutions in FP16 take 99.9% of the step: aten::convolution, model.py:31.",
         ),
         (
+            ["aten::convolution", "aten::_conv_depthwise2d"],
+            {"void at::native::conv_depthwise2d_forward_kernel_generic<c10::BFloat16, int>(...)": 20.0},
+            {"Input Dims": [[64, 96, 56, 56], [96, 1, 7, 7]], "Input type": BF16[:2]},
+            "Depthwise convolutions in BF16 take 99.9% of the step: aten::convolution, model.py:31. PyTorch's own",
+        ),
+        (
             ["MambaInnerFn"],
             {"void selective_scan_fwd_kernel<traits>(p)": 8.0, "void causal_conv1d_fwd_kernel<traits>(p)": 2.0},
             {},

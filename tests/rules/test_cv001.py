@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import pytest
 from support.cpu_work import PEAKS, answer, convolution, facts, finding, silent
+from support.findings import checked
+from support.handmade import handmade, product_step
 from support.planted import PlantedFault
 
 
 class TestPlanted(PlantedFault):
     code = "CV001"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        ("void at::native::conv_depthwise2d_backward_kernel<0, 1, c10::Half, int>(...)", 1),
+        ("void dgrad2d_grouped_direct_kernel<__half, __half, __half, float, float, 0, 1, 7, 7>(...)", 0),
+    ],
+)
+def test_depthwise_convolutions_by_pytorchs_own_kernels_are_in_nchw(kernel: str, found: int) -> None:
+    findings = checked("CV001", handmade(product_step(kernel, None)))
+    assert [(one.title, one.saving) for one in findings] == [
+        ("Use channels_last for depthwise convolutions", None)
+    ] * found
 
 
 class TestOnCpu:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.attribution.main_work import MainWork
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.analyzer.vocabulary.causes.work_kinds import MATMULS
+from traceopt.analyzer.vocabulary.causes.work_kinds import DEPTHWISE_CONVOLUTIONS, MATMULS
 from traceopt.analyzer.vocabulary.op_names import is_backward
 from traceopt.document.tables.kernel_rates import KernelRates, Rate
 from traceopt.result.words.message import named, per_second, percent, placed
@@ -51,7 +51,8 @@ def filling_work(facts: Facts, priced: Sequence[Priced], whole_ns: float, whole:
     if work is None or work.busy_ns < FILLS * whole_ns or _has_fix(facts, work, priced):
         return ""
     rate, accelerator = KernelRates(facts).of(work.rows), facts.device.accelerator
-    if work.dtype and (accelerator is None or accelerator.peak(work.dtype) is None):
+    unknown = accelerator is None or accelerator.peak(work.dtype) is None
+    if work.dtype and (unknown or work.kind is DEPTHWISE_CONVOLUTIONS):  # they have too little arithmetic for the peak
         rate = replace(rate, peak_share=None)  # the bandwidth need not be what limits work that computes
     dtype = facts.device.vendor.word(Term.TF32) if work.dtype == "tf32" else work.dtype.upper()
     typed = f" in {dtype}" if work.dtype and rate.peak_share is None else ""

@@ -41,8 +41,16 @@ NAIVE_CONVOLUTIONS = WorkKind(
     instead="MIOpen falls back to its naive_conv kernels if it finds no faster ones. Try the other memory format, "
     "another type, a newer ROCm, or MIOPEN_FIND_MODE=1, which times all kernels.",
 )
+# conv_depthwise2d_grad_weight_kernel of PyTorch, which runs NCHW tensors: cuDNN's run channels_last
+DEPTHWISE_CONVOLUTIONS = WorkKind(
+    "Depthwise convolutions",
+    True,
+    kernel_names=r"conv_depthwise[23]d",
+    instead="PyTorch's own kernels compute them. For channels_last it calls cuDNN's, which may be faster.",
+)
 WORK_KINDS = (
     NAIVE_CONVOLUTIONS,
+    DEPTHWISE_CONVOLUTIONS,
     WorkKind("Mixture of experts", False, r"(?i)moe|fused_experts"),
     WorkKind("Recurrent layers", True, r"_cudnn_rnn|miopen_rnn|aten::(?:lstm|gru|rnn_)|_thnn_fused_(?:lstm|gru)"),
     WorkKind(

@@ -26,11 +26,12 @@ NO_TENSOR_CORE = re.compile(
     r"kgemm_4bit|gemm_half_q_half|mul_mat_(?:vec_)?q|bgmv|router_gemm_kernel|"
     r"paged_attention_v[12]_|fmha_cutlass[FB]_\w{1,80}?_sm(?:50|60)\b"
 )
-# Products of a vector or of a few rows, and attention of one new token: they read each weight or cache entry for little
-# arithmetic, so memory limits them (cuBLAS, rocBLAS, vLLM on ROCm, bitsandbytes, exllama, llama.cpp, Punica).
+# Products of a vector or of a few rows, attention of one new token, and depthwise convolutions: they read each weight,
+# cache entry or channel for little arithmetic, so memory limits them (cuBLAS, rocBLAS, vLLM on ROCm, bitsandbytes,
+# exllama, llama.cpp, Punica, PyTorch).
 MEMORY_BOUND_PRODUCT = re.compile(
     r"(?i:gemv)|gemmk1|dot_kernel|wvSplitK|LLGemm|LLMM1|kgemm_4bit|gemm_half_q_half|mul_mat_vec|bgmv|"
-    r"paged_attention_v[12]_|decode_attention|flash_decod|single_query_cached"
+    r"paged_attention_v[12]_|decode_attention|flash_decod|single_query_cached|conv_depthwise"
 )
 _TENSOR_CORE = re.compile(
     # cutlass_80_tensorop_*, MmaTensorOp, cutlass3x_sm100_bstensorop_*, sm80_xmma_..._tensor16x8x8

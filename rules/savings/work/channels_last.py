@@ -11,6 +11,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.causes.work_kinds import DEPTHWISE_CONVOLUTIONS, work_kind
 from traceopt.result.finding import Evidence
 from traceopt.result.words.message import percent
 from traceopt.rules.savings.price import Price
@@ -42,6 +43,18 @@ class ChannelsLast:
     def batch_norms_ns(self) -> float:
         """Time per step of the batch norms that would be faster."""
         return float(self._facts.gpu.in_window[self._slow_batch_norms].sum() / self._facts.steps.count)
+
+    @cached_property
+    def depthwise(self) -> Mask:
+        """Depthwise convolutions by PyTorch's own kernels, which it calls for NCHW tensors alone."""
+        gpu, names = self._facts.gpu, self._facts.trace.names
+        own = np.array([work_kind("", name) is DEPTHWISE_CONVOLUTIONS for name in names] or [False])
+        return np.asarray(gpu.is_kernel & gpu.is_inside & own[gpu.work.name])
+
+    @property
+    def depthwise_ns(self) -> float:
+        """Per step."""
+        return self._facts.gpu.spent_ns(self.depthwise) / self._facts.steps.count
 
     @cached_property
     def undone_share(self) -> float:
