@@ -63,6 +63,18 @@ def test_nodes_have_the_categories_of_the_timeline() -> None:
     assert {one.category for one in found.nodes if one.kind == "user"} == {""}
 
 
+@pytest.mark.parametrize("call", ["cudaFree", "hipFree", "cudaMalloc"])
+def test_memory_of_the_driver_does_not_look_like_a_launch(call: str) -> None:
+    recorded = Machine(A100)
+    for _ in range(3):
+        with recorded.step(), recorded.python(LOAD):
+            recorded.launch(500)
+            recorded.call(call, 300)
+    found = flame_graph(facts_of(recorded))
+    assert found is not None
+    assert {one.category for one in found.nodes if call in found.frames[one.frame]} == {"allocator"}
+
+
 def test_gpu_time_belongs_to_the_frame_that_launched_it(graph: FlameGraph) -> None:
     assert node(graph, TORCH).gpu_us == 1_000
     assert node(graph, TORCH).kind == "library"

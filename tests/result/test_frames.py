@@ -29,7 +29,7 @@ ROWS = {  # the rows of the document that become a frame as they are
     "stalls": timeline_rows.Stall,
     "checks": Check,
 }
-PLACE = ["file", "line", "last_line", "function"]
+PLACE = ["file", "line", "last_line", "function", "begins"]
 UNITS = {"_us": "µs", "us_per_step": "per step", "_share": "0..1", "_bytes": "bytes", "calls_per_step": "per step"}
 
 

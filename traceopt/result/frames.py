@@ -1,6 +1,6 @@
 """The tables of a result as pandas frames: the rows of the JSON document, each column with its meaning and unit.
 
-Columns follow from the fields of the document. A place in the code is four columns: file, line, function and last_line.
+Columns follow from the fields of the document. A place in the code is five columns: those of Location.
 What was not measured is missing (NaN, NA), never 0. `frame.attrs["columns"]` says what each column means;
 docs/frames.md is made from the same tables.
 """

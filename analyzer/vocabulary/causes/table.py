@@ -145,6 +145,7 @@ ALLOCATION = Cause(
     meaning="The allocator asks the driver for memory of the device, or gives it back.",
     names=Names(runtime=runtime_calls.is_device_allocation),
     look=Look("driver", "horizontal", "calls of the driver's allocator"),
+    span=spans.ALLOCATOR,
     limit="allocation-bound",
     verdict="Allocating device memory is the bottleneck.",
     may_pass=True,
