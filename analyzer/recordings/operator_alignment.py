@@ -10,7 +10,9 @@ from msgspec import Struct
 
 from traceopt.analyzer.tables.schema import I4, I8, Mask
 
-_MOST_EDITS = 300  # names that only one side has; with more, calls are matched before what they call
+# Names that only one side has, in steps and in what a call calls; with more, calls are matched before what they call.
+_MOST_EDITS, _FEW_EDITS = 300, 30
+_LEVELS = 50  # of calls inside calls, more than models have
 _CONTEXT = (1, 2, 4)  # doubles what a code stands for each time: a name and the seven that follow it
 
 
@@ -27,6 +29,10 @@ class Calls(Struct, frozen=True):
         most = np.arange(end - begin - 1, -1, -1)
         return Calls(self.name[begin:end], np.minimum(self.inside[begin:end], most))
 
+    def flat(self, places: I8) -> Calls:
+        """Some of the calls, without what they contain."""
+        return Calls(self.name[places], np.zeros_like(places))
+
     @property
     def outermost(self) -> I8:
         """Positions of the calls that no other one contains."""
@@ -34,20 +40,21 @@ class Calls(Struct, frozen=True):
         return np.flatnonzero(places > np.append(-1, np.maximum.accumulate(places + self.inside)[:-1]))
 
 
-def align(left: Calls, right: Calls) -> tuple[I8, I8]:
+def align(left: Calls, right: Calls, levels: int = _LEVELS) -> tuple[I8, I8]:
     """Matching positions in `left` and `right`, both increasing.
 
     As few names as possible are left out (Myers, "An O(ND) difference algorithm and its variations", 1986), so that a
     model's identical layers are not confused. In steps that differ in many names, such as loops with another number of
-    rounds, calls that no other one contains are matched first, and then what they call. What calls nothing is matched
-    by context: the first occurrence of a name and those that follow it is the first of the other side, and so on.
+    rounds, calls that no other one contains are matched first, and then what they call, to so many `levels`. The rest
+    is matched by context: the first occurrence of a name and those that follow it is the first of the other side, and
+    so on.
     """
     shorter = min(len(left), len(right))
     head = count_same(left.name[:shorter], right.name[:shorter])
     tail = count_same(left.name[::-1][: shorter - head], right.name[::-1][: shorter - head])
     middle, other = left.part(head, len(left) - tail), right.part(head, len(right) - tail)
-    positions = _fewest_edits(middle.name, other.name)
-    middle_left, middle_right = positions if positions is not None else _align_nested(middle, other)
+    positions = _fewest_edits(middle.name, other.name, _MOST_EDITS if levels == _LEVELS else _FEW_EDITS)
+    middle_left, middle_right = positions if positions is not None else _align_nested(middle, other, levels)
     ends = np.arange(-tail, 0)
     return (
         np.concatenate((np.arange(head), middle_left + head, ends + len(left))),
@@ -61,7 +68,7 @@ def count_same(left: I4, right: I4) -> int:
     return len(same) if same.all() else int(np.argmin(same))
 
 
-def _fewest_edits(left: I4, right: I4) -> tuple[I8, I8] | None:
+def _fewest_edits(left: I4, right: I4, most: int) -> tuple[I8, I8] | None:
     """Positions of the longest common subsequence; None if there are too many edits.
 
     On diagonal k (position in `left` minus position in `right`), `reach[k]` is how far `left` gets with a given number
@@ -69,12 +76,12 @@ def _fewest_edits(left: I4, right: I4) -> tuple[I8, I8] | None:
     """
     if not len(left) or not len(right):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    if abs(len(left) - len(right)) > _MOST_EDITS:
+    if abs(len(left) - len(right)) > most:
         return None
     same_until = _diagonals(left, right)
     reach = {1: 0}
     history = []
-    for edits in range(min(_MOST_EDITS, len(left) + len(right)) + 1):
+    for edits in range(min(most, len(left) + len(right)) + 1):
         history.append(dict(reach))
         for diagonal in range(-edits, edits + 1, 2):
             at = _entry(reach, diagonal, edits)
@@ -86,12 +93,12 @@ def _fewest_edits(left: I4, right: I4) -> tuple[I8, I8] | None:
     return None
 
 
-def _align_nested(left: Calls, right: Calls) -> tuple[I8, I8]:
+def _align_nested(left: Calls, right: Calls, levels: int) -> tuple[I8, I8]:
     """Positions of the outermost calls that match, and of what is inside them."""
     outer, other = left.outermost, right.outermost
-    if len(outer) == len(left) and len(other) == len(right):
+    if not levels or (len(outer) == len(left) and len(other) == len(right)):
         return _same_context(left.name, right.name)
-    one, two = align(*(Calls(calls.name[at], np.zeros_like(at)) for calls, at in ((left, outer), (right, other))))
+    one, two = align(left.flat(outer), right.flat(other), levels)
     outer, other = outer[one], other[two]
     same = _same_inside(left, right, outer, other)
     lefts, rights = [outer, _inside(left, outer[same])], [other, _inside(right, other[same])]
@@ -99,7 +106,7 @@ def _align_nested(left: Calls, right: Calls) -> tuple[I8, I8]:
         inner, inmost = (
             calls.part(at + 1, at + 1 + int(calls.inside[at])) for calls, at in ((left, begin), (right, begun))
         )
-        one, two = align(inner, inmost)
+        one, two = align(inner, inmost, levels - 1)
         lefts.append(one + begin + 1)
         rights.append(two + begun + 1)
     positions = np.concatenate(lefts)

@@ -94,6 +94,14 @@ def test_a_call_matches_its_like_though_what_it_calls_repeats_more_often() -> No
     assert len(pairs) == len(rounds) + 3 * common
 
 
+def test_calls_may_be_nested_as_deeply_as_a_file_says() -> None:
+    """Each calls something else on either side, and the next one."""
+    depth = 3_000
+    inside = [count for level in range(depth, 0, -1) for count in (0, 2 * level - 2)]
+    left, right = (calls([other, 1] * depth, inside) for other in (2, 3))
+    assert matched_calls(left, right)[:40] == [(at, at) for at in range(1, 80, 2)]
+
+
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30))
 def test_the_outermost_calls_contain_all_others(sizes: list[int]) -> None:
     inside = [count for size in sizes for count in range(size, -1, -1)]  # each call calls the next one
