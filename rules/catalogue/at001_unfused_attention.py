@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from msgspec.structs import replace
 
 from traceopt.analyzer.work.attention import SDPA, MathAttention, UnfusedAttention
@@ -49,7 +48,6 @@ ON_CPU = 'Call F.scaled_dot_product_attention, or load the model with attn_imple
 # At worst, as expected, at best: of the time between the matmuls, and of the matmuls. On an H100, a fused kernel took
 # half as long as the matmuls before, forward and backward (benchmarks/savings/captures.py).
 REMOVED = (0.6, 0.0), (0.95, 0.3), (1.0, 0.5)
-OPERATORS = 0.9  # of the host's time in the operators between the matmuls: the fused one takes the rest
 MATH_TITLE = "Let scaled_dot_product_attention use a fused kernel"
 NO_DROPOUT = "Trains without dropout of the attention weights"
 FIX, FIX_WITH_DROPOUT = (
@@ -59,7 +57,9 @@ FIX, FIX_WITH_DROPOUT = (
 
 
 def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
-    """One kernel in place of those between the products. The operators that launch them go away, too."""
+    """One kernel in place of those of each chain, and one operator in place of those that launch them, with the matmuls
+    and autograd's nodes.
+    """
     count, slices = facts.steps.count, facts.slices
     low_ns, usual_ns, high_ns = (
         (other * found.other_ns + product * found.product_ns) / count for other, product in REMOVED
@@ -69,13 +69,20 @@ def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
     if sizes.speedup is not None:
         low_ns, usual_ns, high_ns = sizes.gains_ns((found.product_ns + found.other_ns) / count)
         basis = f"{sizes.words}."
-    launches = facts.links.launch_slice[np.flatnonzero(found.mask & ~facts.gpu.kind.among("gemm"))]
-    operators = slices.ancestor(launches[launches >= 0], slices.kind == OP)
-    host = RemoveHost(area_of(facts, operators[operators >= 0]), OPERATORS)
+    launches = facts.links.launch_slice[found.mask]
+    plain = slices.outermost(facts.regions.named(_is_plain, OP))  # with those that they call
+    operators = slices.ancestor(launches[launches >= 0], slices.mask(plain))
+    left = int((found.mask & facts.gpu.kind.among("softmax")).sum()) / max(1, int(found.mask.sum()))
+    host = RemoveHost(area_of(facts, operators[operators >= 0]), 1 - left)
     low, usual, high = (shorter(facts, found.mask, gain_ns) for gain_ns in (low_ns, usual_ns, high_ns))
     worst, best = (None, None) if low_ns == high_ns else (low if sizes.speedup is None else [*low, host], [*high, host])
     price = priced(facts, (low_ns, usual_ns, high_ns), [*usual, host], basis, low=worst, high=best)
     return replace(price, experiments=sizes.experiments)
+
+
+def _is_plain(name: str) -> bool:
+    """An operator of PyTorch or its node in autograd: others, such as a checkpoint, may hold a whole layer."""
+    return name.startswith("aten::") or name.endswith("Backward0")
 
 
 class UnfusedAttentionRule(Rule):

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from support.cpu_steps import Events, cpu_answer, silent, the
 from support.planted import PlantedFault
+from support.traces import GetExample
 
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.rules.catalogue.at001_unfused_attention import MATH_TITLE, UnfusedAttentionRule
 from traceopt.testing import events as build
 
 
 class TestPlanted(PlantedFault):
     code = "AT001"
+
+
+def test_the_operators_of_the_matmuls_go_away_as_well(example: GetExample) -> None:
+    """With autograd's nodes, where the host is the next limit."""
+    facts = example("unfused_attention").facts
+    (found,) = UnfusedAttentionRule().check(facts)
+    (host,) = [change for change in found.changes if isinstance(change, RemoveHost)]
+    assert 0.5 < host.share < 1
+    for operator in ("aten::bmm", "autograd::engine::evaluate_function: BmmBackward0"):
+        rows = np.flatnonzero(facts.regions.named(operator.__eq__, OP))
+        assert len(rows)
+        assert host.area.contains(facts.slices.start[rows]).any()
 
 
 class TestAttention:
