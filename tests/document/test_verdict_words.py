@@ -159,3 +159,11 @@ def test_launch_bound_names_a_first_fix_of_another_kind(example: GetExample, cod
     said = plain(_GpuVerdict(facts, parts_of({"launch": 0.6, "compute": 0.4}), plan, plan).text)
     assert "Launch-bound: the host launches" in said
     assert ("First fix: " in said) == named
+
+
+def test_the_work_that_fills_the_step_comes_before_little_idle_time(example: GetExample) -> None:
+    plan = run_rules(prepare(load_rules()), example("launch_bound").facts, debug=True).priced[:1]
+    parts = parts_of({"launch": 0.15, "compute": 0.85})
+    said = plain(_GpuVerdict(example("healthy").facts, parts, [], plan).text)
+    assert said.startswith("Mostly GPU-bound: the GPU is busy for 85% of the step. Matmuls take 75% of the step, at")
+    assert said.endswith(" Largest cause of idle time: launching GPU work (15%).")

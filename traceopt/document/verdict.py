@@ -122,6 +122,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
             later = self._of_other_work if treated is largest else f" {self._why_later(largest)}"
+            if self.filling and not waits and not treated.busy:
+                return self._busy, f" {self._rank_of(treated, ' of idle time')}{later}"
             return self._bottleneck(treated), later
         if first is None:
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
@@ -248,11 +250,14 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         if limit.host_label and self.facts.replay_error is None:
             return f"{self._state(limit)} {_NO_LAUNCHES}"
         if limit is not QUEUED and self.limits[limit] < MOSTLY_IDLE_SHARE:
-            rank = "Largest cause" if limit is self.largest else "First cause to treat"
-            return f"{self._state(limit)} {rank}: {self._parts(limit)}."
+            return f"{self._state(limit)} {self._rank_of(limit)}"
         if limit.may_pass and self._passes(limit):
             return f"{self._state(limit)} Largest cause: {self._parts(limit)}, {_PASSING}"
         return f"{self._state(limit)} {limit.verdict}"
+
+    def _rank_of(self, limit: Cause, of: str = "") -> str:
+        rank = f"Largest cause{of}" if limit is self.largest else "First cause to treat"
+        return f"{rank}: {self._parts(limit)}."
 
     def _passes(self, cause: Cause) -> bool:
         """Whether most of the time of a cause lies in a part of a recording without step marks."""
