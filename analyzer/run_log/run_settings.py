@@ -157,6 +157,7 @@ class Captured(Struct, frozen=True):
     mostly_zero: tuple[MostlyZero, ...] = ()
     opened_files: tuple[OpenedFiles, ...] = ()
     ddp: tuple[Ddp, ...] = ()
+    anomaly_mode_set: Construction | None = None  # by set_detect_anomaly
 
     @property
     def trained_on(self) -> str | None:
@@ -261,6 +262,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         mostly_zero=read_mostly_zero(own.get("mostly_zero")),
         opened_files=read_opened_files(own.get("opened_files")),
         ddp=read_ddp(own.get("ddp")),
+        anomaly_mode_set=read_construction(own.get("anomaly_mode_set")),
     )
 
 

@@ -9,6 +9,7 @@ import os
 import site
 import sys
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from types import FrameType
@@ -29,6 +30,7 @@ class Constructions:
     def __init__(self) -> None:
         self._settings: list[dict[str, Any]] = []
         self._wrappers: list[tuple[dict[str, Any], weakref.ref[Any]]] = []
+        self._anomaly_mode: list[list[str]] = []
         self._loaders: dict[int, weakref.ref[Any]] = {}  # by the id of its dataset, the latest loader
 
     def optimizer(self, optimizer: Any) -> None:
@@ -58,14 +60,21 @@ class Constructions:
             if len(self._wrappers) < MOST_SETTINGS:
                 self._wrappers.append(({"built": [stack_around(module)]}, weakref.ref(module)))
 
+    def anomaly_mode(self, is_on: Callable[[], bool], switch: Any) -> None:
+        """The first set_detect_anomaly that turned the mode on."""
+        with suppress(Exception):
+            if not self._anomaly_mode and is_on():
+                self._anomaly_mode = [stack_around(switch)]
+
     def document(self) -> dict[str, Any]:
-        """The settings of frameworks and of DistributedDataParallel, in order of construction."""
+        """What was noted, in order of construction."""
         for row, reference in self._wrappers:
             module = reference()
             if module is not None:
                 with suppress(Exception):
                     row.update(describe_ddp(module))
-        return {"frameworks": self._settings, "ddp": [row for row, _ in self._wrappers]}
+        ddp = [row for row, _ in self._wrappers]
+        return {"frameworks": self._settings, "ddp": ddp, "anomaly_mode_set": self._anomaly_mode}
 
 
 def describe_ddp(module: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@
   "subnormals": what values/subnormals.py says, or null, "padding": what values/padding.py says,
   "mostly_zero": what values/mostly_zero.py says, "opened_files": what opened_files.py says,
   "frameworks": [{"framework", "class", "built"}], "ddp": [{"looks_for_unused", "unused_bytes", "built"}],
+  "anomaly_mode_set": call stacks of the set_detect_anomaly that turned it on, as in `built`,
   "cleared_gradients": [{"backward", "of", "runs", "cleared", "shapes": [[...], ...], "built"}],
   "call_lines": {"count", "rows": [...], "lines": [...]},
   "dynamo": {"stats", "frames", "graph_break", "unimplemented", "inductor": counters,

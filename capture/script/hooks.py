@@ -58,6 +58,7 @@ def attach(torch: Any, control: str, start_up: StartUp) -> None:
     hooks.patch_grad_scalers()
     hooks.patch_save()
     hooks.patch_frameworks()
+    hooks.patch_anomaly_mode()
     when_imported("torch.nn.parallel.distributed", hooks.patch_ddp)
     calls = InferenceSteps(hooks.dynamo, hooks.tell, hooks.tracker.model_called)
     EvaluationMode(torch, hooks.tracker, hooks.dynamo, recorder.status.note, calls.watch).watch()
@@ -265,6 +266,10 @@ class Hooks:
                 self._note_construction(getattr(loaded, kind), constructor, note)
 
             when_imported(module, patch)
+
+    def patch_anomaly_mode(self) -> None:
+        note = functools.partial(self._recorder.run.constructions.anomaly_mode, self._torch.is_anomaly_enabled)
+        self._note_construction(self._torch.autograd.set_detect_anomaly, "__init__", note)
 
     def patch_ddp(self, distributed: Any) -> None:
         self._note_construction(distributed.DistributedDataParallel, "__init__", self._recorder.run.constructions.ddp)

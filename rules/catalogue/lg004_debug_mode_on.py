@@ -100,13 +100,14 @@ class DebugModeOn(Rule):
         area = _area(facts, mask)
         time_ns = facts.steps.host_mean_ns(area)
         sites = by_site(facts, np.flatnonzero(mask))
+        switch = facts.captured.anomaly_mode_set
         calls = sum(site.calls for site in sites) / facts.steps.count
         return self.finding(
             title=mode.title,
             why=f"{mode.what} {ms(time_ns)} of {each_step(facts)} on the host.",
             saving=saved,
             evidence=[Evidence(mode.evidence, us(time_ns), rate(calls))],
-            locations=site_locations(sites, 2),
+            locations=[switch.site] if switch is not None and mode is _MODES[0] else site_locations(sites, 2),
             fix=Fix(mode.advice, mode.code),
             shares_cause_with=["HS001"] if mode is _MODES[0] else [],
         )

@@ -65,6 +65,8 @@ def test_anomaly_detection_is_found(run: Run) -> None:
     found = the(result_of(run, "debugging"), "LG004")
     assert found.why.startswith("Anomaly detection is on")
     assert found.saving is not None
+    source = (Path(__file__).parent / "scripts" / "settings.py").read_text().splitlines()
+    assert "set_detect_anomaly(True)" in source[(found.locations[0].line or 0) - 1]
 
 
 @ALL

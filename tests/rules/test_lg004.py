@@ -33,6 +33,12 @@ class TestDebugModes:
         assert found.saving.est_us == 3 * 150
         assert "set_detect_anomaly" in str(found.fix.code)
 
+    def test_the_line_that_turned_it_on_comes_first(self) -> None:
+        part = self.part("MmBackward0", "aten::isnan", "aten::_is_any_true", "aten::item")
+        own = {"anomaly_mode_set": [["train.py(8): <module>"]]}
+        [place] = finding(steps(part, part, part, traceopt=own), "LG004").locations
+        assert (place.file, place.line) == ("train.py", 8)
+
     def test_checks_outside_the_steps_are_not_counted(self) -> None:
         part = self.part("MmBackward0", "aten::isnan", "aten::_is_any_true", "aten::item")
         before = [{**event, "ts": event["ts"] - 5_000} for event in part]
