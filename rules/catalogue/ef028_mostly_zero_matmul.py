@@ -24,6 +24,20 @@ from traceopt.rules.savings.work.backward_nodes import node_evidence, node_ns, n
 # measured on a CPU for matrices of 1,000 and 3,000 rows. The backward pass transposes a CSR matrix each time.
 SLOWER = (80.0, 30.0, 6.0)
 
+SAME_MATRIX = Fix(
+    "If the matrix stays the same, convert it to a sparse one once. If its rows hold the ids of a few items, pick "
+    "these rows of the weight and add them (F.embedding_bag).",
+    "adjacency = adjacency.to_sparse_csr()  # once, before the loop\n"
+    "y = torch.sparse.mm(adjacency, x)      # instead of adjacency @ x",
+)
+ROWS_OF_IDS = Fix(
+    "If each row holds the ids of a few items, as one-hot columns and bags of words do, do not build the matrix: pick "
+    "these rows of the weight and add them. Columns of other numbers keep a linear layer. If the matrix stays the "
+    "same, convert it to a sparse one once.",
+    'table = nn.EmbeddingBag(sum(sizes), width, mode="sum")  # instead of nn.Linear(sum(sizes), width)\n'
+    "y = table(ids + offsets) + bias                         # offsets: the first row of each column of ids",
+)
+
 
 class MostlyZeroMatmul(Rule):
     """Measures matmuls of a run without a GPU whose one factor is almost all zero and has no gradient, such as the
@@ -40,13 +54,14 @@ class MostlyZeroMatmul(Rule):
 
     If each row holds the ids of a few items, do not build the matrix: pick the rows of the weight and add them.
 
-        y = F.embedding_bag(ids, linear.weight.t(), offsets, mode="sum") + linear.bias   # instead of linear(rows)
+        table = nn.EmbeddingBag(sum(sizes), width, mode="sum")   # instead of nn.Linear(sum(sizes), width)
+        y = table(ids + offsets) + bias                          # offsets: the first row of each column of ids
 
     When it is wrong: converting in each step costs time, too. The saving assumes that a multiplication takes 6 to 80
     times as long in a sparse product, 30 times as expected. Sizes tell which matmuls have such a factor, so one with
     another matrix of the same size may be counted. The sums are added in another order.
 
-    Sources: PyTorch documentation, "torch.sparse" and "torch.nn.functional.embedding_bag"; Kipf and Welling,
+    Sources: PyTorch documentation, "torch.sparse" and "torch.nn.EmbeddingBag"; Kipf and Welling,
     "Semi-Supervised Classification with Graph Convolutional Networks" (2017), which uses sparse products.
     """
 
@@ -77,12 +92,7 @@ class MostlyZeroMatmul(Rule):
             ),
             saving=price,
             evidence=node_evidence(facts, products.rows),
-            fix=Fix(
-                "If the matrix stays the same, convert it to a sparse one once. If its rows hold the ids of a few "
-                "items, pick these rows of the weight and add them (F.embedding_bag).",
-                "adjacency = adjacency.to_sparse_csr()  # once, before the loop\n"
-                "y = torch.sparse.mm(adjacency, x)      # instead of adjacency @ x",
-            ),
+            fix=ROWS_OF_IDS if _feeds_a_layer(facts, products) else SAME_MATRIX,
         )
 
     def passed(self, facts: Facts) -> str:
@@ -93,6 +103,11 @@ class MostlyZeroMatmul(Rule):
 def _counted(facts: Facts) -> ZeroProducts:
     """Without the products that EF012 reports."""
     return facts.zero_products.without(facts.one_hot_products.rows)
+
+
+def _feeds_a_layer(facts: Facts, products: ZeroProducts) -> bool:
+    names = {facts.trace.names[code] for code in facts.slices.name[products.products].tolist()}
+    return names == {"aten::linear"}
 
 
 def _price(facts: Facts) -> Price:
