@@ -184,6 +184,26 @@ def test_matmuls_without_shapes_have_few_rows_where_all_others_do(rows: int, bou
 
 
 @pytest.mark.parametrize(
+    ("pointwise_ms", "says"),
+    [
+        (5_000, "Matmuls in BF16 take 58%"),
+        (10_000, "Pointwise, copy and norm kernels take 59% of the step: model.py:9."),
+    ],
+)
+def test_kernels_that_could_be_fused_are_one_kind(pointwise_ms: float, says: str) -> None:
+    """Each kind of them takes less than the matmuls."""
+    machine = Machine(A100)
+    for _ in range(6):
+        with machine.step():
+            machine.launch(7_000, name="ampere_bf16_s16816gemm_bf16_64x64_ldg8_f2f_stages_64x5_tn")
+            with machine.python("model.py(9): loss"):
+                for name in ("vectorized_elementwise_kernel<4, AddFunctor>", "cunn_SoftMaxForward<4, float>"):
+                    machine.launch(pointwise_ms / 2, name=f"void at::native::{name}")
+                machine.synchronize()
+    assert f" {says}" in verdict_of(machine.facts())
+
+
+@pytest.mark.parametrize(
     ("copies", "says"),
     [
         ({"Memcpy HtoD (Pinned -> Device)": 5.0, "Memcpy DtoH (Device -> Pageable)": 1.0}, ", mostly to the GPU"),

@@ -10,10 +10,12 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.attribution.main_work import MainWork
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.causes.work_kinds import DEPTHWISE_CONVOLUTIONS, MATMULS
 from traceopt.analyzer.vocabulary.op_names import is_backward
 from traceopt.document.tables.kernel_rates import KernelRates, Rate
+from traceopt.result.finding import Location
 from traceopt.result.words.message import named, per_second, percent, placed
 from traceopt.result.words.vendors import Term
 from traceopt.rules.evidence import operator_of_work, place_of_work
@@ -45,11 +47,15 @@ def ways_of_copies(facts: Facts) -> str:
 
 def filling_work(facts: Facts, priced: Sequence[Priced], whole_ns: float, whole: str) -> str:
     """What fills the step, or the GPU's time: `whole_ns` over the window, called `whole`. Empty if no kind of work
-    takes a third of it, or a fix shortens most of that.
+    takes a third of it, or a fix shortens most of that. Kernels that could be fused are one kind if they take more.
     """
     work = facts.main_work
     if work is None or work.busy_ns < FILLS * whole_ns or _has_fix(facts, work, priced):
         return ""
+    if facts.chains.time_ns > work.busy_ns:
+        share = percent(min(1.0, facts.chains.time_ns / whole_ns))
+        at = _line(facts, np.flatnonzero(facts.chains.mask))
+        return f" Pointwise, copy and norm kernels take {share} of {whole}{'' if at is None else f': {placed(at)}'}."
     rate, accelerator = KernelRates(facts).of(work.rows), facts.device.accelerator
     unknown = accelerator is None or accelerator.peak(work.dtype) is None
     if work.dtype and (unknown or work.kind is DEPTHWISE_CONVOLUTIONS):  # they have too little arithmetic for the peak
@@ -119,18 +125,24 @@ def _where(facts: Facts, work: MainWork) -> str:
     via = operator_of_work(facts, row)[1]
     if via == "replay":
         return ""  # the line replays a whole graph
-    site = facts.sites_of_work(work.rows)
     least_ns = MOST * int(time_ns.sum())
     called = None if work.kind.is_named or via == "launch_stack" else _called_operator(facts, row)
     is_most = int(time_ns[operator == facts.regions.op_of_work[row]].sum()) >= least_ns
     at = [named(called)] if called is not None and is_most else []
-    place = place_of_work(facts, row) if is_most else None
-    if (site >= 0).any():
-        largest = int(np.bincount(site[site >= 0], weights=time_ns[site >= 0]).argmax())
-        most = int(time_ns[site == largest].sum()) >= least_ns
-        place = facts.call_sites.sites[largest] if most else None
+    known = (facts.sites_of_work(work.rows) >= 0).any()
+    place = _line(facts, work.rows) if known else place_of_work(facts, row) if is_most else None
     at += [placed(place)] if place is not None else []
     return f": {', '.join(at)}" if at else ""
+
+
+def _line(facts: Facts, rows: I8) -> Location | None:
+    """The line with most of some work; None if there is none."""
+    site, time_ns = facts.sites_of_work(rows), facts.gpu.in_window[rows]
+    if not (site >= 0).any():
+        return None
+    largest = int(np.bincount(site[site >= 0], weights=time_ns[site >= 0]).argmax())
+    most = int(time_ns[site == largest].sum()) >= MOST * int(time_ns.sum())
+    return facts.call_sites.sites[largest] if most else None
 
 
 def _called_operator(facts: Facts, row: int) -> str | None:
