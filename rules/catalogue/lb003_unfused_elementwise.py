@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from traceopt.analyzer.autograd.forward.large_logits import LEAST_ELEMENTS
+from traceopt.analyzer.work.tiny_ops import input_elements
 from traceopt.rules import (
     CUDA_GRAPH,
     Changes,
@@ -24,6 +28,8 @@ from traceopt.rules import (
 )
 from traceopt.rules.fixes.advice.compilation import compiled, engine_fusion
 
+MOST = 0.5  # of the chains' time: what is done to one tensor is the fix if that takes more
+
 
 class UnfusedElementwise(Rule):
     """Measures sequences of two or more pointwise, copy, norm, softmax and reduction kernels that run back to back on a
@@ -41,6 +47,9 @@ class UnfusedElementwise(Rule):
     How to fix: let the compiler fuse them.
 
         model = torch.compile(model)
+
+    If a training spends most of that time on tensors as large as the input of the largest softmax, as in the joint
+    network of a transducer, use a loss that fuses the softmax first.
 
     Fused library kernels (RMSNorm, rotary embedding, SwiGLU, cross entropy) do the same for the usual blocks.
 
@@ -71,7 +80,7 @@ class UnfusedElementwise(Rule):
         if time < self.min_share * facts.step_ns:
             return
         gain = chains.fused_gain_ns / count
-        title, fix = _remedy(facts)
+        title, fix = _of_one_tensor(facts) or _remedy(facts)
         counters = facts.measured_counters
         memory = counters.dram_during(chains.mask) if counters is not None else None
         multiprocessors = counters.sm_active_during(chains.mask) if counters is not None else None
@@ -129,6 +138,24 @@ def _without(arithmetic: float | None) -> str:
     return (
         f" Measured by hardware counters: SMs work without the memory for {percent(arithmetic)} of the time, which "
         "counts only in the highest estimate."
+    )
+
+
+def _of_one_tensor(facts: Facts) -> tuple[str, Fix] | None:
+    """Title and fix of a training where most of that time goes into tensors as large as the input of the largest
+    softmax, as in a loss over all pairs of frames and words. None where it does not.
+    """
+    rows = np.flatnonzero(facts.chains.mask & (facts.links.op_slice >= 0))
+    time_ns, operators = facts.gpu.in_window[rows], facts.links.op_slice[rows].astype(np.int64)
+    size = input_elements(facts.regions, operators)
+    largest = size[facts.gpu.kind.among("softmax")[rows]].max(initial=0)
+    most = int(time_ns[size >= largest / 2].sum()) >= MOST * facts.chains.time_ns
+    if not facts.trains or largest < LEAST_ELEMENTS or not most:
+        return None
+    return "Use a loss that fuses the softmax of the largest tensor", Fix(
+        f"Most of this time is softmax, casts and gradients of one tensor of {largest:,} numbers. Use a loss that "
+        "fuses them and does not keep the tensor, such as the fused joint and loss of a transducer. The loss of a part "
+        "of the batch at a time saves memory. torch.compile fuses only part of it."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.findings import outcome_of
 from support.inference import COMPILED_REGION, advice
 from support.planted import PlantedFault
@@ -31,6 +32,25 @@ def pointwise(region: str, frame: str = "serve.py(3): loop") -> Machine:
 def test_lb003_leaves_the_kernels_of_compiled_code_alone() -> None:
     assert answer(UnfusedElementwise, pointwise(COMPILED_REGION))[1] == []
     assert "torch.compile(model)" in advice(assert_finds(UnfusedElementwise, pointwise("forward")))
+
+
+@pytest.mark.parametrize(("frames", "fuses_the_loss"), [(4_000, True), (40, False)])
+def test_what_is_done_to_one_large_tensor_wants_a_fused_loss(frames: int, fuses_the_loss: bool) -> None:
+    """As the joint network of a transducer, whose loss is not PyTorch's. Small tensors fit into caches."""
+    machine = Machine(A100)
+    logits = {"Input Dims": [[16, frames, 100]], "Input type": ["float"]}
+    for _ in range(5):
+        with machine.step():
+            for operator, kernel in {
+                "aten::copy_": EAGER,
+                "aten::_log_softmax": "cunn_SoftMaxForward<4, float>",
+            }.items():
+                with machine.operator(operator, **logits):
+                    machine.launch(3_000, name=kernel)
+            with machine.annotate("Optimizer.step#SGD.step"):
+                machine.synchronize()
+    finding = assert_finds(UnfusedElementwise, machine)
+    assert ("Use a loss that fuses" in finding.title) is fuses_the_loss
 
 
 def test_the_loss_over_a_large_vocabulary_is_no_chain() -> None:
