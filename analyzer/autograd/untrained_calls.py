@@ -72,6 +72,19 @@ def calls_without_backward(regions: Regions, steps: Steps) -> I8:
     return _calls_around(regions, heavy[~trains], regions.backward | (forward & np.isin(sequence, used)))
 
 
+def calls_of_frozen_layers(regions: Regions, steps: Steps, operators: ForwardOperators) -> I8:
+    """The outermost slices of the training thread in which matmuls, convolutions or attention run with gradients on,
+    but create no node: nothing that they compute with has a gradient.
+    """
+    slices, ops = regions.slices, regions.trace.ops
+    frozen = slices.mask(operators.rows[operators.tracked & ~operators.has_node])
+    heavy = np.flatnonzero(regions.named(is_heavy, OP) & (slices.thread == steps.thread))
+    heavy = heavy[steps.host_window.contains(slices.start[heavy])]
+    heavy = heavy[(ops.sequence[slices.row[heavy]] >= 0) & ~regions.updates[heavy]]
+    heavy = heavy[slices.ancestor(heavy, frozen) >= 0]
+    return _calls_around(regions, heavy, regions.backward | slices.mask(operators.rows[operators.has_node]))
+
+
 def _calls_around(regions: Regions, heavy: npt.NDArray[np.integer], trains: npt.NDArray[np.bool_]) -> I8:
     """The outermost slices around some operators in which nothing trains."""
     free = regions.slices.mask(regions.slices.outermost(~regions.slices.encloses(trains | regions.optimizer)))

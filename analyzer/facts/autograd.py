@@ -35,7 +35,12 @@ from traceopt.analyzer.autograd.nodes import (
 from traceopt.analyzer.autograd.repeated_nodes import repeated_nodes
 from traceopt.analyzer.autograd.row_gradients import RowGradients, find_row_gradients
 from traceopt.analyzer.autograd.sampling_gradients import SamplingGradients, find_sampling_gradients
-from traceopt.analyzer.autograd.untrained_calls import UntrainedCalls, calls_without_backward, calls_without_gradients
+from traceopt.analyzer.autograd.untrained_calls import (
+    UntrainedCalls,
+    calls_of_frozen_layers,
+    calls_without_backward,
+    calls_without_gradients,
+)
 from traceopt.analyzer.facts.work import WorkFacts
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
@@ -68,6 +73,11 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def calls_without_backward(self) -> UntrainedCalls:
         """Forward passes of a training step that record gradients which no backward pass uses."""
         return self._untrained(calls_without_backward(self.regions, self.steps))
+
+    @cached_property
+    def calls_of_frozen_layers(self) -> UntrainedCalls:
+        """Forward passes of a training step with gradients on in which nothing has a gradient."""
+        return self._untrained(calls_of_frozen_layers(self.regions, self.steps, self.forward_operators))
 
     @cached_property
     def accumulations(self) -> float:

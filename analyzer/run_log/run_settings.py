@@ -62,6 +62,7 @@ class Model(Struct, frozen=True):
     compiled: bool | None
     channels_last: bool | None
     parameters: int | None
+    trainable: int | None  # of the parameters
     dtypes: Mapping[str, int]  # number of parameter elements by type
     devices: Mapping[str, int]  # number of parameter tensors by device: "cuda:0"
     gradients: Gradients | None = None
@@ -297,6 +298,7 @@ def _model(row: Mapping[str, Any]) -> Model:
         compiled=flag(row.get("compiled")),
         channels_last=flag(row.get("channels_last")),
         parameters=whole(row.get("parameters")),
+        trainable=whole(row.get("trainable")),
         dtypes=counts(row.get("dtypes")),
         devices=counts(row.get("devices")),
         gradients=_gradients(counts(row.get("gradients"))),

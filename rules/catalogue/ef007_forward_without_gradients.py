@@ -24,6 +24,11 @@ RARER = Fix(
     "steps or from the outputs of the training pass. If each step needs it, as with a teacher, try lower precision.",
     "with torch.no_grad():\n    targets = features(image)  # before the loop, not inside it",
 )
+ONCE = Fix(
+    "If the same inputs come again in each epoch, without random augmentation, compute the output of the frozen layers "
+    "for all of them once, in eval mode, and train on it. If not, run these layers under torch.no_grad().",
+    "with torch.no_grad():\n    features = [(backbone(x), y) for x, y in loader]  # once, before the first epoch",
+)
 OFF = Fix(
     "Run them under torch.no_grad(). This frees the memory of their activations; the pass itself still takes its time. "
     "If it is an evaluation, also run it less often.",
@@ -33,8 +38,8 @@ OFF = Fix(
 
 class ForwardWithoutGradients(Rule):
     """Measures forward passes inside a training step that train nothing: matmuls, convolutions and attention under
-    `torch.no_grad`, or with gradients that no backward pass uses, and the operators around them. On a GPU, it is the
-    time of the kernels that they launch; in a CPU-only run, the time of the operators.
+    `torch.no_grad`, with gradients that no backward pass uses, or of frozen layers, and the operators around them. On a
+    GPU, it is the time of the kernels that they launch; in a CPU-only run, the time of the operators.
 
     Why it costs: the step pays for a forward pass that trains nothing. Some steps need its result. Others compute the
     same result again (targets of a fixed input, features of a frozen network), or use it only for a metric.
@@ -45,9 +50,15 @@ class ForwardWithoutGradients(Rule):
         with torch.no_grad():
             targets = features(style_image)  # before the loop, not inside it
 
+    Frozen layers at the start of a model return the same for the same input. If the data set has no random
+    augmentation, compute their output once and train the other layers on it.
+
+        with torch.no_grad():
+            features = [(backbone(x), y) for x, y in loader]  # once, in eval mode, before the first epoch
+
     When it is wrong: a teacher, a target network or a rollout needs the pass in every step. What the fix saves depends
     on that, so the finding has no saving. In reinforcement learning, whose phases the report shows, such passes are not
-    counted. Frozen layers that run with gradients on are not seen.
+    counted. Frozen layers behind trained ones are not counted: gradients pass through them.
 
     Sources: PyTorch documentation, "Autograd mechanics: locally disabling gradient computation".
     """
@@ -89,6 +100,7 @@ class ForwardWithoutGradients(Rule):
             yield self.finding(
                 title="Turn gradients off in forward passes that train nothing",
                 risk_note="Wrong if a later step runs the backward pass",
+                aspect="unused gradients",
                 why=(
                     f"Forward passes that record gradients take {_time(facts, unused)}, but no backward pass uses "
                     "these gradients. Their activations are kept for nothing."
@@ -96,6 +108,22 @@ class ForwardWithoutGradients(Rule):
                 saving=None,  # mostly memory
                 evidence=evidence,
                 fix=OFF,
+            )
+
+        frozen = facts.calls_of_frozen_layers
+        if not facts.rl_phases and _may_be_frozen(facts) and self._much(facts, frozen):
+            yield self.finding(
+                title="Compute the output of frozen layers once",
+                risk_note="Wrong if inputs differ in each epoch, or dropout is on",
+                confidence="low",
+                aspect="frozen layers",
+                why=(
+                    f"Forward passes of frozen layers take {_time(facts, frozen)}. No gradient passes through them, so "
+                    "they return the same for the same input."
+                ),
+                saving=None,  # only the author knows whether inputs come again
+                evidence=_evidence(facts, frozen, "Forward pass of frozen layers"),
+                fix=ONCE,
             )
 
     def _much(self, facts: Facts, calls: UntrainedCalls) -> bool:
@@ -110,6 +138,14 @@ class ForwardWithoutGradients(Rule):
             if unused_ns
             else f"{text}."
         )
+
+
+def _may_be_frozen(facts: Facts) -> bool:
+    """Whether a model has weights that are not trained, where that was recorded."""
+    models = facts.captured.models
+    return not models or any(
+        None in (one.trainable, one.parameters) or one.trainable != one.parameters for one in models
+    )
 
 
 def _evidence(facts: Facts, calls: UntrainedCalls, what: str) -> list[Evidence]:

@@ -140,9 +140,46 @@ def test_gradients_that_no_backward_pass_uses() -> None:
 def test_gradients_that_the_backward_pass_uses(number: int) -> None:
     teacher = [one | {"args": numbered(number)} if one["name"].startswith("aten::") else one for one in TEACHER]
     student = [*STUDENT, build.op("autograd::engine::evaluate_function: MmBackward0", 7_600, 100, **numbered(3))]
-    assert answer(ForwardWithoutGradients, facts(teacher + student))[1] == []
+    findings = answer(ForwardWithoutGradients, facts(teacher + student))[1]
+    assert "unused gradients" not in [one.aspect for one in findings]
 
 
 def test_a_backward_pass_without_numbers_tells_nothing() -> None:
     student = [one | {"args": {}} if "Backward" in one["name"] else one for one in STUDENT]
     assert answer(ForwardWithoutGradients, facts(TEACHER + student))[1] == []
+
+
+FROZEN = [
+    *(one | {"args": numbered(7)} if one["name"].startswith("aten::") else one for one in TARGETS),
+    build.op("aten::mm", 4_000, 1_000, **numbered(7)),  # of the head, creates the node
+    build.op("aten::sum", 5_100, 100, **numbered(8)),
+    build.op("autograd::engine::evaluate_function: MmBackward0", 5_500, 2_000, **numbered(7)),
+    build.op("aten::mm", 5_600, 1_500),
+    build.annotation("Optimizer.step#SGD.step", 8_000, 500),
+]
+
+
+def of_model(**counts: int) -> Facts:
+    own = {"models": [{"class": "Classifier", "parameters": 1_000, **counts}]}
+    return Facts(build.read(repeated(FROZEN, step_us=STEP_US), traceopt=own))
+
+
+@pytest.mark.parametrize("found", [facts(FROZEN), of_model(trainable=10), of_model()], ids=["plain", "seen", "unknown"])
+def test_frozen_layers_create_no_node(found: Facts) -> None:
+    finding = only(ForwardWithoutGradients, found)
+    assert finding.title == "Compute the output of frozen layers once"
+    assert "take 2.5 ms in each 10.0 ms step" in finding.why
+    assert (finding.saving, finding.confidence) == (None, "low")
+    assert [(one.file, one.line) for one in finding.locations] == [("train.py", 30)]
+    assert "Forward passes of frozen layers take 25% of the step (train.py:30)." in document_of(found).verdict
+
+
+def test_a_product_of_data_is_no_layer_where_all_weights_are_trained() -> None:
+    assert answer(ForwardWithoutGradients, of_model(trainable=1_000))[1] == []
+
+
+def test_frozen_layers_in_the_backward_pass_are_needed() -> None:
+    """Gradients pass through them to trained layers before them."""
+    passed = [one | {"args": numbered(6)} if one["name"] == "aten::mm" and one["ts"] == 600 else one for one in FROZEN]
+    node = build.op("autograd::engine::evaluate_function: MmBackward0", 7_600, 100, **numbered(6))
+    assert answer(ForwardWithoutGradients, facts([*passed, node]))[1] == []

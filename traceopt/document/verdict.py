@@ -321,15 +321,15 @@ def _without_gradients(facts: Facts, priced: Sequence[Priced], first: Priced | N
     if not found:
         return ""
     kinds = {
-        "without gradients": facts.calls_without_gradients,
-        "whose gradients nothing uses": facts.calls_without_backward,
+        None: ("without gradients", facts.calls_without_gradients),
+        "unused gradients": ("whose gradients nothing uses", facts.calls_without_backward),
+        "frozen layers": ("of frozen layers", facts.calls_of_frozen_layers),
     }
-    calls = {kind: one.total_ns / facts.steps.count for kind, one in kinds.items() if one is not None}
-    kind, ns = max(calls.items(), key=lambda item: item[1])
+    calls = [(of.total_ns / facts.steps.count, kind, one) for one in found for kind, of in [kinds[one.aspect]] if of]
+    ns, kind, largest = max(calls, key=lambda call: call[0])
     if first is not None and first.price is not None and ns <= first.price.est_ns:
         return ""
-    places = found[0 if kind == "without gradients" else -1].locations
-    where = f" ({places[0]})" if places else ""
+    where = f" ({largest.locations[0]})" if largest.locations else ""
     return f" Forward passes {kind} take {percent(ns / facts.step_ns)} of {_unit(facts)}{where}."
 
 
