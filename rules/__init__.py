@@ -55,6 +55,7 @@ from traceopt.result.words.message import (
     NCCL,
     SERVING_ENGINES,
     TENSOR_CORE,
+    TF32,
     megabytes,
     microseconds,
     ms,
@@ -217,6 +218,7 @@ __all__ += [
     "NCCL",  # "NCCL"
     "SERVING_ENGINES",  # "vLLM, TGI, ..."
     "TENSOR_CORE",  # "Tensor Core"
+    "TF32",  # "TF32", "XF32" on AMD
 ]
 
 # What a sentence speaks of (message.py), and rounded numbers

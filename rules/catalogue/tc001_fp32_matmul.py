@@ -7,6 +7,7 @@ import numpy as np
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.rules import (
     TENSOR_CORE,
+    TF32,
     Effort,
     Facts,
     Findings,
@@ -225,7 +226,7 @@ class Fp32Matmul(Rule):
         if mixed > self.max_used_share:
             return f"{TENSOR_CORE}s run {percent(mixed)} of the matmul time in mixed precision."
         share = facts.tensor_core_work.time_ns(fp32_work(facts) | tf32_work(facts)) / facts.steps.window_ns
-        return f"Matmuls and convolutions in FP32 and TF32 take {percent(share)} of {the_step(facts)}."
+        return f"Matmuls and convolutions in FP32 and {TF32} take {percent(share)} of {the_step(facts)}."
 
 
 def _why(facts: Facts, times: dict[str, float], *, mixed: bool) -> str:
@@ -235,7 +236,7 @@ def _why(facts: Facts, times: dict[str, float], *, mixed: bool) -> str:
             f"{ms(times['fp32'])} of {each_step(facts)} in FP32, without the {TENSOR_CORE}s of the {facts.device.label}"
         )
     if "tf32" in times:
-        wide.append(f"{ms(times['tf32'])}{'' if wide else f' of {each_step(facts)}'} in TF32")
+        wide.append(f"{ms(times['tf32'])}{'' if wide else f' of {each_step(facts)}'} in {TF32}")
     why = f"Matmuls, convolutions and attention take {' and '.join(wide)}."
     return f"{why} The rest of such work is in 16 bits, at a higher rate and with half of the memory." if mixed else why
 
