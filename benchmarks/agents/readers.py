@@ -72,7 +72,7 @@ def read_agent_text(text: str) -> Answers:
     if planned is None:
         return Answers(_kind(limit["limit"] if limit else None))
     details = re.search(rf"^## {planned['id']}\n(?:(?!\n\n).)*?^Also: (?P<lines>.*?)$", text, re.MULTILINE | re.DOTALL)
-    lines = re.findall(r"`([^`]+)`", planned[0] + (details["lines"] if details else ""))
+    lines = re.findall(r"`([^`\s]+)[^`]*`", planned[0] + (details["lines"] if details else ""))
     return Answers(_kind(limit["limit"] if limit else None), planned["code"], lines, _number(planned["ms"]))
 
 

@@ -65,7 +65,7 @@ class TestSlowCollective:
         assert straggler.saving.share == pytest.approx(straggler.saving.est_us / result.step.typical_us, abs=1e-5)
         (launches,) = of_code(result, "LB002")
         assert "exchanges tensors whose sizes may vary (all_to_all)" in launches.fix.text
-        codes = ["LB002", "OP001", "HS004"]
+        codes = ["LB002", "OP001", "HS004", "DL003"]
         assert [row.code for row in result.plan] == codes
         assert result.combined is not None
         assert (result.combined.codes, result.combined.step_us_after) == (codes, result.plan[-1].step_us_after)

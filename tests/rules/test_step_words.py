@@ -76,4 +76,4 @@ def test_a_little_idle_time_is_not_called_launch_bound() -> None:
     facts = facts_with("slow_loader", load_us=18_000)
     document = document_of(facts)
     assert 0.1 < sum(part.share for part in document.breakdown if not part.busy) < 0.2
-    assert ". Largest cause: waiting for data (1" in document.verdict
+    assert ". Largest cause of idle time: waiting for data (1" in document.verdict
