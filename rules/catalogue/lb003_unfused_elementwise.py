@@ -8,6 +8,7 @@ from traceopt.analyzer.autograd.forward.large_logits import LEAST_ELEMENTS
 from traceopt.analyzer.work.tiny_ops import input_elements
 from traceopt.rules import (
     CUDA_GRAPH,
+    OP,
     Changes,
     Compile,
     Confidence,
@@ -48,7 +49,7 @@ class UnfusedElementwise(Rule):
 
         model = torch.compile(model)
 
-    If a training spends most of that time on tensors as large as the input of the largest softmax, as in the joint
+    If a training spends most of that time on tensors as large as the input of the largest log-softmax, as in the joint
     network of a transducer, use a loss that fuses the softmax first.
 
     Fused library kernels (RMSNorm, rotary embedding, SwiGLU, cross entropy) do the same for the usual blocks.
@@ -143,12 +144,13 @@ def _without(arithmetic: float | None) -> str:
 
 def _of_one_tensor(facts: Facts) -> tuple[str, Fix] | None:
     """Title and fix of a training where most of that time goes into tensors as large as the input of the largest
-    softmax, as in a loss over all pairs of frames and words. None where it does not.
+    log-softmax, as in a loss over all pairs of frames and words. None where it does not.
     """
     rows = np.flatnonzero(facts.chains.mask & (facts.links.op_slice >= 0))
     time_ns, operators = facts.gpu.in_window[rows], facts.links.op_slice[rows].astype(np.int64)
     size = input_elements(facts.regions, operators)
-    largest = size[facts.gpu.kind.among("softmax")[rows]].max(initial=0)
+    loss = facts.regions.named(lambda name: "log_softmax" in name, OP)[operators]
+    largest = size[loss & facts.gpu.kind.among("softmax")[rows]].max(initial=0)
     most = int(time_ns[size >= largest / 2].sum()) >= MOST * facts.chains.time_ns
     if not facts.trains or largest < LEAST_ELEMENTS or not most:
         return None

@@ -34,16 +34,21 @@ def test_lb003_leaves_the_kernels_of_compiled_code_alone() -> None:
     assert "torch.compile(model)" in advice(assert_finds(UnfusedElementwise, pointwise("forward")))
 
 
-@pytest.mark.parametrize(("frames", "fuses_the_loss"), [(4_000, True), (40, False)])
-def test_what_is_done_to_one_large_tensor_wants_a_fused_loss(frames: int, fuses_the_loss: bool) -> None:
-    """As the joint network of a transducer, whose loss is not PyTorch's. Small tensors fit into caches."""
+@pytest.mark.parametrize(
+    ("frames", "softmax", "fuses_the_loss"),
+    [(4_000, "aten::_log_softmax", True), (40, "aten::_log_softmax", False), (4_000, "aten::_softmax", False)],
+)
+def test_what_is_done_to_one_large_tensor_wants_a_fused_loss(frames: int, softmax: str, fuses_the_loss: bool) -> None:
+    """As the joint network of a transducer, whose loss is not PyTorch's. Small tensors fit into caches, and a softmax
+    without the logarithm is no loss: attention, gates of experts.
+    """
     machine = Machine(A100)
     logits = {"Input Dims": [[16, frames, 100]], "Input type": ["float"]}
     for _ in range(5):
         with machine.step():
             for operator, kernel in {
                 "aten::copy_": EAGER,
-                "aten::_log_softmax": "cunn_SoftMaxForward<4, float>",
+                softmax: "cunn_SoftMaxForward<4, float>",
             }.items():
                 with machine.operator(operator, **logits):
                     machine.launch(3_000, name=kernel)
