@@ -93,7 +93,7 @@ def narrow_saving(facts: Facts, wide: Sequence[Wide], dtype: str, pointwise: flo
     FP32 matmuls with a recorded shape are priced by the device's roofline in `dtype`, if nobody measured them.
     `pointwise` is the share of the memory-bound kernels' time that narrower tensors may save; half of it is expected.
     """
-    shapes = [s for s in facts.gemms.shapes if (s.dtype == "fp32" and s.tensor_core is False) or _rounds(s, wide)]
+    shapes = [shape for part in wide for shape in _shapes(facts, part.dtype)]
     products = _measured_products(facts, shapes, dtype)
     casts_ns = 0.0 if facts.infers or dtype == "tf32" else _casts_ns(facts, shapes)
     counted = np.logical_or.reduce([part.work for part in wide])
@@ -174,9 +174,9 @@ def _dtype(part: Part) -> str | None:
     return before.dtype if isinstance(before, Matmul | Attention) else None
 
 
-def _rounds(shape: GemmShape, wide: Sequence[Wide]) -> bool:
-    """Whether a matmul in TF32 is in one of the parts."""
-    return shape.dtype == "tf32" and any(part.dtype == "tf32" for part in wide)
+def _shapes(facts: Facts, dtype: str) -> list[GemmShape]:
+    """The matmuls in TF32, or in FP32 on kernels known not to use Tensor Cores."""
+    return [s for s in facts.gemms.shapes if s.dtype == dtype and (s.tensor_core is False) is (dtype == "fp32")]
 
 
 def _fp32_attention(facts: Facts) -> Mask:
