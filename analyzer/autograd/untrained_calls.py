@@ -88,6 +88,4 @@ def calls_of_frozen_layers(regions: Regions, steps: Steps, operators: ForwardOpe
 def _calls_around(regions: Regions, heavy: npt.NDArray[np.integer], trains: npt.NDArray[np.bool_]) -> I8:
     """The outermost slices around some operators in which nothing trains."""
     free = regions.slices.mask(regions.slices.outermost(~regions.slices.encloses(trains | regions.optimizer)))
-    return (
-        distinct_values(regions.slices.ancestor(heavy, free)).astype(np.int64) if len(heavy) else heavy.astype(np.int64)
-    )
+    return distinct_values(regions.slices.ancestor(heavy, free)).astype(np.int64)

@@ -94,7 +94,7 @@ def _fewest_edits(left: I4, right: I4, most: int) -> tuple[I8, I8] | None:
 
 
 def _align_nested(left: Calls, right: Calls, levels: int) -> tuple[I8, I8]:
-    """Positions of the outermost calls that match, and of what is inside them."""
+    """Matches the outermost calls first, then what each of them calls."""
     outer, other = left.outermost, right.outermost
     if not levels or (len(outer) == len(left) and len(other) == len(right)):
         return _same_context(left.name, right.name)
@@ -126,7 +126,7 @@ def _same_inside(left: Calls, right: Calls, outer: I8, other: I8) -> Mask:
 
 
 def _inside(calls: Calls, outer: I8) -> I8:
-    """Positions of what is inside these calls, in order."""
+    """Positions of all calls that these calls contain, in order."""
     sizes = calls.inside[outer]
     return np.arange(sizes.sum()) + np.repeat(outer + 1 - np.cumsum(sizes) + sizes, sizes)
 

@@ -68,7 +68,8 @@ class CallSites(Struct, frozen=True, dict=True):
             name = self.trace.names[code]
             if self.wanted(name):
                 site = parse_frame(name)
-                out[code] = self.add(site and replace(site, begins=(site.function or "<").isidentifier()))
+                begins = site is not None and site.function is not None and site.function.isidentifier()
+                out[code] = self.add(replace(site, begins=begins) if site is not None else None)
         return out
 
     def add(self, site: Location | None) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary import library_frames
@@ -70,7 +71,7 @@ def _smaller_first(facts: Facts, loading_ns: int) -> str:
     spent_ns = int(slices.duration_of(calls[followed]).sum())
     if spent_ns < MOST * loading_ns:
         return ""
-    crops = np.unique(calls[crop[following[followed]]])
+    crops = distinct_values(calls[crop[following[followed]]])
     place = by_site(facts, crops)[0].location
     at = f" ({place})" if place is not None else ""
     return (
