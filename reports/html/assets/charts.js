@@ -84,22 +84,23 @@
       box.setAttribute("aria-labelledby", drawing.closest("section").getAttribute("aria-labelledby"));
       around.appendChild(box);
       drawing.before(around);
-      drawing.classList.add("only-print");
-      var key = drawing.querySelector(".key");
+      var key = drawing.querySelector(".key"), slider = drawing.querySelector(".scrub");
       if (key && box.clientWidth <= NARROW) {
         around.appendChild(key);
       }
+      if (slider) {
+        var focused = document.activeElement === slider; /* what is moved or hidden loses the focus */
+        around.appendChild(slider);
+        if (focused) {
+          slider.focus();
+        }
+      }
+      drawing.classList.add("only-print");
       var one = { name: name, box: box, figure: figures[name], key: key, mark: null };
       shown.push(one);
       paint(one).then(function () {
         around.dataset.ready = "yes";
-        var slider = drawing.querySelector(".scrub");
         if (slider) {
-          var focused = document.activeElement === slider;
-          around.appendChild(slider);
-          if (focused) {
-            slider.focus();
-          }
           follow(one, slider);
         }
         one.box.on("plotly_click", function (event) {

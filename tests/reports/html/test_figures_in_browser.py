@@ -64,6 +64,24 @@ def test_a_step_is_hovered_zoomed_and_picked(open_report) -> None:
     page.wait_for_selector("#steps-readout:has-text('ProfilerStep#12')")
 
 
+def test_a_figure_that_is_drawn_leaves_the_focus_where_it_is(open_report) -> None:
+    """The slider moves from the drawing, which is hidden, to the figure. Drawing may take more than a frame."""
+    page = open_report(sample.rich(), figures=True)
+    focused = "document.activeElement.id"
+    figure(page, "steps")
+    page.evaluate(
+        """() => {
+            const draw = Plotly.react, frame = () => new Promise(requestAnimationFrame);
+            Plotly.react = (...figure) => frame().then(frame).then(frame).then(() => draw(...figure));
+        }"""
+    )
+    page.evaluate("document.getElementById('memory-scrub').focus({ preventScroll: true })")
+    assert page.locator(".figure:has(+ .drawing[data-figure=memory])").count() == 0
+    assert page.evaluate(focused) == "memory-scrub"
+    figure(page, "memory")
+    assert page.evaluate(focused) == "memory-scrub"
+
+
 @pytest.mark.parametrize(("build", "part"), [(sample.rich, "Waiting for data"), (sample.many_ranks, "Rank ")])
 def test_a_rank_is_hovered_and_zoomed(open_report, build, part) -> None:
     page = open_report(build(), color_scheme="dark", figures=True)
