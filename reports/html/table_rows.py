@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
+from traceopt.reports.words import names
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.document import Result
 from traceopt.result.tables.columns import Column
@@ -56,10 +57,10 @@ def breakable_name(name: str) -> Markup:
 
 def with_whole_line_number(place: str) -> Markup:
     """ "train.py:128", whose number does not break at the end of a line."""
-    place, function, name = place.partition(" (def ")
-    file, colon, line = place.rpartition(":")
-    shown = breakable_name(place) if not colon else Markup("{}<i>:{}</i>").format(breakable_name(file), line)
-    return shown + breakable_name(function + name)
+    path, function = names.parted(place)
+    file, colon, line = path.rpartition(":")
+    shown = breakable_name(path) if not colon else Markup("{}<i>:{}</i>").format(breakable_name(file), line)
+    return shown + breakable_name(function)
 
 
 def fix_filters(cards: Sequence[Card]) -> list[tuple[str, str, list[str]]]:

@@ -27,12 +27,17 @@ def where(location: Location | None) -> str:
 
 def short_path(path: str) -> str:
     """The end of a path, cut before a folder where possible: "…/adapters/pipeline/model.py:40"."""
-    path, function, name = path.partition(" (def ")
+    path, function = parted(path)
     if len(path) <= PATH_CAP:
-        return f"{path}{function}{name}"
+        return path + function
     ends = (path[start:] for start, char in enumerate(path) if char == "/")
-    short = next((end for end in ends if len(end) < PATH_CAP), path[1 - PATH_CAP :])
-    return f"…{short}{function}{name}"
+    return "…" + next((end for end in ends if len(end) < PATH_CAP), path[1 - PATH_CAP :]) + function
+
+
+def parted(place: str) -> tuple[str, str]:
+    """A path with its line, and what `Location.shown` puts behind it: "train.py:118" and " (def main)"."""
+    path, function, name = place.partition(" (def ")
+    return path, function + name
 
 
 def short_kernels(names: Iterable[str]) -> dict[str, str]:
